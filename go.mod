@@ -1,0 +1,3 @@
+module github.com/sluicego/ratelimit
+
+go 1.25.0

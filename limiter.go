@@ -1,0 +1,247 @@
+// Package ratelimit decides whether a key may spend units now: by token bucket, sliding log or sliding counter, exactly
+// across a fleet over a shared Store, or within one process over memory.
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Limiter decides whether key may spend cost now.
+type Limiter interface {
+	// Allow spends cost for key if the limits have room for it, and reports the decision either way.
+	// A denial is not an error. Cost 0 reports without spending.
+	Allow(ctx context.Context, key string, cost int64) (Result, error)
+}
+
+// LimiterFunc makes a function a Limiter.
+type LimiterFunc func(ctx context.Context, key string, cost int64) (Result, error)
+
+// Allow calls f.
+func (f LimiterFunc) Allow(ctx context.Context, key string, cost int64) (Result, error) {
+	return f(ctx, key, cost)
+}
+
+// A Refunder is a Limiter that can give units back. Wrappers of Limiters forward it.
+type Refunder interface {
+	Refund(ctx context.Context, key string, n int64) (Result, error)
+}
+
+// A Describer is a Limiter that can tell its limits. Wrappers of Limiters forward it.
+type Describer interface {
+	LimitsFor(key string) []Limit
+}
+
+// Never is the RetryAfter of a cost above the capacity.
+const Never time.Duration = math.MaxInt64
+
+// A Result is one decision. Times are in whole microseconds.
+type Result struct {
+	Allowed    bool
+	Limit      int64         // most that can be spent at once from rest
+	Remaining  int64         // what could be spent right after this decision, 0 <= Remaining <= Limit, rounded down
+	RetryAfter time.Duration // 0 if Allowed; else the shortest wait after which the same cost fits; Never if it never will
+	ResetAfter time.Duration // until the key is as if unused
+	Taken      int64         // what was spent: cost, or with Request.Extra up to cost+Extra; 0 if denied
+	Name       string        // Limit.Name of the limit that decided (the binding one of several)
+	Source     Source        // who decided
+}
+
+// A StoreLimiter applies one limit or several to every key, over a Store. It is safe for concurrent use and has nothing
+// to close.
+type StoreLimiter struct {
+	store  Store
+	limits []Limit
+	line   line
+}
+
+var (
+	_ Limiter   = (*StoreLimiter)(nil)
+	_ Refunder  = (*StoreLimiter)(nil)
+	_ Describer = (*StoreLimiter)(nil)
+)
+
+// New returns a limiter of up to MaxTakeAll limits: a call is admitted if all of them have room, and then spends from
+// all; otherwise it spends from none. The same Algorithm and Name twice is ErrInvalidLimit.
+func New(store Store, limits ...Limit) (*StoreLimiter, error) {
+	if store == nil {
+		return nil, errors.New("ratelimit: store is nil")
+	}
+	if len(limits) == 0 || len(limits) > MaxTakeAll {
+		return nil, fmt.Errorf("%w: %d limits are outside 1 to %d", ErrInvalidLimit, len(limits), MaxTakeAll)
+	}
+	for i, l := range limits {
+		if err := l.Validate(); err != nil {
+			return nil, err
+		}
+		for _, other := range limits[:i] {
+			if l.Algorithm == other.Algorithm && l.Name == other.Name {
+				return nil, fmt.Errorf("%w: Name %q stands twice for a %v", ErrInvalidLimit, l.Name, l.Algorithm)
+			}
+		}
+	}
+	return &StoreLimiter{store: store, limits: slices.Clone(limits)}, nil
+}
+
+// NewTokenBucket is New with limit as a TokenBucket.
+func NewTokenBucket(store Store, limit Limit) (*StoreLimiter, error) {
+	limit.Algorithm = TokenBucket
+	return New(store, limit)
+}
+
+// NewSlidingLog is New with limit as a SlidingLog.
+func NewSlidingLog(store Store, limit Limit) (*StoreLimiter, error) {
+	limit.Algorithm = SlidingLog
+	return New(store, limit)
+}
+
+// NewSlidingCounter is New with limit as a SlidingCounter.
+func NewSlidingCounter(store Store, limit Limit) (*StoreLimiter, error) {
+	limit.Algorithm = SlidingCounter
+	return New(store, limit)
+}
+
+// LimitsFor returns the limits, which are the same for every key.
+func (l *StoreLimiter) LimitsFor(string) []Limit { return slices.Clone(l.limits) }
+
+// Allow spends cost for key if every limit has room for it. A cost above a limit's capacity is denied with RetryAfter
+// Never, and the store is not asked. Errors: ErrInvalidCost below 0, ErrInvalidKey, and what the Store returns.
+func (l *StoreLimiter) Allow(ctx context.Context, key string, cost int64) (Result, error) {
+	if cost < 0 {
+		return Result{}, fmt.Errorf("%w: %d is below 0", ErrInvalidCost, cost)
+	}
+	if key == "" {
+		return Result{}, ErrInvalidKey
+	}
+	if limit := l.never(cost); limit != nil {
+		return Result{Limit: limit.Capacity(), RetryAfter: Never, Name: limit.Name}, nil
+	}
+	return l.take(ctx, key, cost, 0)
+}
+
+// never returns the first limit that cost cannot fit in, or nil.
+func (l *StoreLimiter) never(cost int64) *Limit {
+	for i := range l.limits {
+		if cost > l.limits[i].Capacity() {
+			return &l.limits[i]
+		}
+	}
+	return nil
+}
+
+// Peek is Allow with cost 0: what is left, without spending.
+func (l *StoreLimiter) Peek(ctx context.Context, key string) (Result, error) {
+	return l.Allow(ctx, key, 0)
+}
+
+// Refund gives n units back to every limit, never past its capacity. Result.Taken is minus what the binding limit took
+// back. n below 1 is ErrInvalidCost.
+func (l *StoreLimiter) Refund(ctx context.Context, key string, n int64) (Result, error) {
+	if n < 1 {
+		return Result{}, fmt.Errorf("%w: a refund of %d is below 1", ErrInvalidCost, n)
+	}
+	return l.take(ctx, key, -n, 0)
+}
+
+// TakeUpTo spends as much of n as there is and reports it in Result.Taken; Allowed is true even if that is nothing.
+// Of several limits the scarcest decides; what the others were charged beyond it is given back in a second call.
+// n below 0 is ErrInvalidCost.
+func (l *StoreLimiter) TakeUpTo(ctx context.Context, key string, n int64) (Result, error) {
+	if n < 0 {
+		return Result{}, fmt.Errorf("%w: %d is below 0", ErrInvalidCost, n)
+	}
+	if len(l.limits) == 1 {
+		return l.take(ctx, key, 0, n)
+	}
+	reqs := l.requests(key, 0, n)
+	results, err := l.store.TakeAll(ctx, reqs)
+	if err != nil {
+		return Result{}, err
+	}
+	least := n
+	for _, r := range results {
+		least = min(least, r.Taken)
+	}
+	uneven := false
+	for i, r := range results {
+		reqs[i].Cost, reqs[i].Extra = least-r.Taken, 0
+		uneven = uneven || r.Taken != least
+	}
+	if uneven {
+		if results, err = l.store.TakeAll(ctx, reqs); err != nil {
+			return Result{}, err
+		}
+	}
+	res := binding(results)
+	res.Taken = least
+	return res, nil
+}
+
+// Reset forgets what key has spent.
+func (l *StoreLimiter) Reset(ctx context.Context, key string) error {
+	limits := make([]*Limit, len(l.limits))
+	for i := range l.limits {
+		limits[i] = &l.limits[i]
+	}
+	return l.store.Reset(ctx, key, limits...)
+}
+
+// History returns what key has spent under the first SlidingLog limit and still counts, oldest first. It is
+// errors.ErrUnsupported where there is no such limit or the Store is no Historian.
+func (l *StoreLimiter) History(ctx context.Context, key string) ([]Entry, error) {
+	for i := range l.limits {
+		if l.limits[i].Algorithm == SlidingLog {
+			return history(ctx, l.store, key, &l.limits[i])
+		}
+	}
+	return nil, fmt.Errorf("ratelimit: history without a sliding log: %w", errors.ErrUnsupported)
+}
+
+func history(ctx context.Context, store Store, key string, limit *Limit) ([]Entry, error) {
+	for store != nil {
+		if h, ok := store.(Historian); ok {
+			return h.History(ctx, key, limit)
+		}
+		w, ok := store.(interface{ Unwrap() Store })
+		if !ok {
+			break
+		}
+		store = w.Unwrap()
+	}
+	return nil, fmt.Errorf("ratelimit: the store keeps no history: %w", errors.ErrUnsupported)
+}
+
+func (l *StoreLimiter) take(ctx context.Context, key string, cost, extra int64) (Result, error) {
+	if len(l.limits) == 1 {
+		return l.store.Take(ctx, Request{Key: key, Limit: &l.limits[0], Cost: cost, Extra: extra})
+	}
+	results, err := l.store.TakeAll(ctx, l.requests(key, cost, extra))
+	if err != nil {
+		return Result{}, err
+	}
+	return binding(results), nil
+}
+
+func (l *StoreLimiter) requests(key string, cost, extra int64) []Request {
+	reqs := make([]Request, len(l.limits))
+	for i := range reqs {
+		reqs[i] = Request{Key: key, Limit: &l.limits[i], Cost: cost, Extra: extra}
+	}
+	return reqs
+}
+
+// binding picks the result that speaks for all: of a denial the longest wait, else the least that remains; of equals
+// the first.
+func binding(results []Result) Result {
+	b := results[0]
+	for _, r := range results[1:] {
+		if r.RetryAfter > b.RetryAfter || r.Allowed && r.Remaining < b.Remaining {
+			b = r
+		}
+	}
+	return b
+}

@@ -1,0 +1,354 @@
+package ratelimit
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// A Machine is a Limit ready to run: validated, its numbers worked out once. It is a pure state machine: time and cost
+// go in, a Result comes out, and what a key has spent is in the State the caller brings. It has no clock and no
+// memory, never changes, and is safe for concurrent use.
+//
+// Times are whole microseconds since the Unix epoch; whatever lies outside 1970 to 2255 counts as the nearer end.
+// The resolution is one microsecond for every limit, and the arithmetic is exact: no rounding ever accumulates.
+type Machine struct {
+	limit    Limit
+	capacity int64
+	period   int64 // microseconds
+	parts    int64 // token bucket: one token is this many parts,
+	refill   int64 // and this many come back each microsecond; in lowest terms
+	full     int64 // microseconds until the most that can be spent is forgotten, at most maxTime
+	narrow   bool  // token bucket: a full bucket's parts fit one number
+}
+
+// maxTime is the end of time: the largest whole number that Lua, and so Redis, can count to.
+const maxTime = 1<<53 - 1
+
+// setBack is how far beyond the full-refill time a stored time must lie ahead for the clock to count as set back.
+const setBack = int64(time.Minute / time.Microsecond)
+
+// NewMachine returns the machine of limit, or an error that is ErrInvalidLimit.
+func NewMachine(limit Limit) (*Machine, error) {
+	if err := limit.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Machine{limit: limit, capacity: limit.Capacity(), period: limit.Period.Microseconds()}
+	m.full = m.period
+	switch limit.Algorithm {
+	case TokenBucket:
+		m.bucketNumbers()
+	case SlidingCounter:
+		m.full = 2 * m.period
+	}
+	return m, nil
+}
+
+// Limit returns the limit that m runs.
+func (m *Machine) Limit() Limit { return m.limit }
+
+// FullAfter is how many microseconds it takes until the most that can be spent is as if never spent, at most 2^53 - 1.
+func (m *Machine) FullAfter() int64 { return m.full }
+
+// A State is what one key has spent under one limit. It is opaque: a Machine reads and changes it, AppendBinary and
+// UnmarshalBinary carry it through a database. The zero State is an unused key. It is not safe for concurrent use, and
+// a copy of the State of a SlidingLog shares its log with the original.
+type State struct {
+	machine *Machine // under which it was last written; nil is an unused key
+	at      int64    // bucket: when units and part were there; counter: start of its window; log: its newest entry
+	units   int64    // bucket: whole tokens left; counter: count of the window; log: spent and still in the window
+	part    int64    // bucket: parts of one more token; counter: count of the window before; log: index of the oldest entry that counts
+	log     *spendLog
+}
+
+// A view is a State as it stands at the time of a decision, under the decision's limit. Making one changes nothing.
+type view struct {
+	State
+	healed bool // the clock was set back, and what was spent counts as spent now
+}
+
+// Take spends cost at now if there is room, then up to extra more; a negative cost gives back. It reports the decision,
+// and whether s changed and has to be saved. Cost and extra are as in a valid Request.
+func (m *Machine) Take(s *State, now, cost, extra int64) (res Result, changed bool) {
+	if cost > m.capacity {
+		return m.never(), false
+	}
+	now = clampTime(now)
+	v := m.look(s, now)
+	room := m.room(&v, now)
+	if cost > room {
+		if v.healed {
+			m.spend(&v, now, 0)
+			*s = v.State
+		}
+		res = m.result(&v, now, room)
+		res.RetryAfter = m.wait(&v, now, cost)
+		return res, v.healed
+	}
+	taken := m.settle(&v, now, cost, extra, &room)
+	changed = taken != 0 || v.healed
+	if changed {
+		*s = v.State
+	}
+	res = m.result(&v, now, room)
+	res.Allowed, res.Taken = true, taken
+	return res, changed
+}
+
+// A Step is one State to be decided together with others by StepAll.
+type Step struct {
+	Machine     *Machine
+	State       *State
+	Cost, Extra int64 // as in a Request
+}
+
+// StepAll decides steps at now, all or nothing, and writes the decisions to results, which is as long. Each State
+// stands once: see Merge. It reports whether any State changed and has to be saved.
+func StepAll(now int64, steps []Step, results []Result) (changed bool) {
+	now = clampTime(now)
+	var space [MaxTakeAll]view
+	views := space[:0]
+	all := true
+	for i, st := range steps {
+		m := st.Machine
+		views = append(views, m.look(st.State, now))
+		v := &views[i]
+		room := m.room(v, now)
+		results[i] = m.result(v, now, room)
+		switch {
+		case st.Cost > m.capacity:
+			results[i], all = m.never(), false
+		case st.Cost > room:
+			results[i].RetryAfter, all = m.wait(v, now, st.Cost), false
+		}
+	}
+	for i, st := range steps {
+		m, v := st.Machine, &views[i]
+		var taken int64
+		if all {
+			room := results[i].Remaining
+			taken = m.settle(v, now, st.Cost, st.Extra, &room)
+			results[i] = m.result(v, now, room)
+			results[i].Allowed, results[i].Taken = true, taken
+		} else if v.healed {
+			m.spend(v, now, 0)
+		}
+		if taken != 0 || v.healed {
+			*st.State = v.State
+			changed = true
+		}
+	}
+	return changed
+}
+
+// settle spends what was admitted, and leaves in room what could be spent after it.
+func (m *Machine) settle(v *view, now, cost, extra int64, room *int64) (taken int64) {
+	if cost < 0 {
+		taken = -m.giveBack(v, now, -max(cost, -math.MaxInt64))
+		*room = m.room(v, now)
+		return taken
+	}
+	taken = cost + min(extra, *room-cost)
+	if taken > 0 || v.healed {
+		m.spend(v, now, taken)
+		*room -= taken
+	}
+	return taken
+}
+
+func (m *Machine) look(s *State, now int64) view {
+	switch m.limit.Algorithm {
+	case SlidingLog:
+		return m.lookLog(s, now)
+	case SlidingCounter:
+		return m.lookCounter(s, now)
+	default:
+		return m.lookBucket(s, now)
+	}
+}
+
+// room is what could be spent at now.
+func (m *Machine) room(v *view, now int64) int64 {
+	switch m.limit.Algorithm {
+	case SlidingLog:
+		return max(0, m.capacity-v.units)
+	case SlidingCounter:
+		return m.counterRoom(v, now)
+	default:
+		return v.units
+	}
+}
+
+// spend takes n units, for which there is room, and makes v's State one to save.
+func (m *Machine) spend(v *view, now, n int64) {
+	v.machine = m
+	switch m.limit.Algorithm {
+	case SlidingLog:
+		m.spendLog(v, now, n)
+	case SlidingCounter:
+		v.units += n
+	default:
+		v.units -= n
+	}
+}
+
+// giveBack returns up to n units and reports how many it were.
+func (m *Machine) giveBack(v *view, now, n int64) int64 {
+	v.machine = m
+	switch m.limit.Algorithm {
+	case SlidingLog:
+		return m.giveBackLog(v, now, n)
+	case SlidingCounter:
+		return giveBackCounter(v, n)
+	default:
+		return m.giveBackBucket(v, n)
+	}
+}
+
+// wait is how long until cost fits, if nobody else spends.
+func (m *Machine) wait(v *view, now, cost int64) time.Duration {
+	switch m.limit.Algorithm {
+	case SlidingLog:
+		return duration(m.logWait(v, now, cost))
+	case SlidingCounter:
+		return duration(m.counterWait(v, now, cost))
+	default:
+		return duration(m.bucketWait(v, now, cost))
+	}
+}
+
+// Unused is when s will be as if it had never been used, in microseconds since the epoch, under the limit it was last
+// written under. A store may forget it then.
+func (s *State) Unused() int64 {
+	if s.machine == nil {
+		return 0
+	}
+	switch s.machine.limit.Algorithm {
+	case SlidingLog:
+		return s.machine.logUnused(s)
+	case SlidingCounter:
+		return s.machine.counterUnused(s)
+	default:
+		return s.machine.bucketUnused(s)
+	}
+}
+
+func (m *Machine) result(v *view, now, room int64) Result {
+	unused := int64(0)
+	switch m.limit.Algorithm {
+	case SlidingLog:
+		unused = m.logUnused(&v.State)
+	case SlidingCounter:
+		unused = m.counterUnused(&v.State)
+	default:
+		unused = m.bucketUnused(&v.State)
+	}
+	return Result{Limit: m.capacity, Remaining: room, ResetAfter: duration(max(0, unused-now)), Name: m.limit.Name}
+}
+
+func (m *Machine) never() Result {
+	return Result{Limit: m.capacity, RetryAfter: Never, Name: m.limit.Name}
+}
+
+func clampTime(now int64) int64 { return min(max(now, 0), maxTime) }
+
+// duration turns microseconds into a Duration, and what passes 292 years into the longest that is not Never.
+func duration(us int64) time.Duration {
+	const longest = math.MaxInt64 / int64(time.Microsecond)
+	return time.Duration(min(us, longest)) * time.Microsecond
+}
+
+// mulDiv returns a*b/c and the remainder; a quotient above farAway comes back as that.
+func mulDiv(a, b, c int64) (q, rem int64) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return farAway, 0
+	}
+	uq, ur := bits.Div64(hi, lo, uint64(c))
+	return int64(min(uq, farAway)), int64(ur)
+}
+
+// errState is a State that UnmarshalBinary cannot read.
+var errState = errors.New("ratelimit: unreadable state")
+
+const stateVersion = 1
+
+// AppendBinary appends s in a form that UnmarshalBinary reads, whatever the limit is by then. It never fails.
+func (s *State) AppendBinary(b []byte) ([]byte, error) {
+	b = append(b, stateVersion)
+	if s.machine == nil {
+		return b, nil
+	}
+	l := &s.machine.limit
+	b = append(b, byte(l.Algorithm))
+	for _, n := range [...]int64{l.Rate, s.machine.period, l.Burst} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	if l.Algorithm == SlidingLog {
+		return s.log.appendBinary(b), nil
+	}
+	for _, n := range [...]int64{s.at, s.units, s.part} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b, nil
+}
+
+// UnmarshalBinary reads what AppendBinary wrote and replaces s. After an error s is unused, which is what the contract
+// of Store asks for a state that cannot be read.
+func (s *State) UnmarshalBinary(data []byte) error {
+	*s = State{}
+	if len(data) == 0 || data[0] != stateVersion {
+		return fmt.Errorf("%w: no version that is known", errState)
+	}
+	if len(data) == 1 {
+		return nil
+	}
+	r := reader{data: data[2:]}
+	limit := Limit{Algorithm: Algorithm(data[1]), Rate: r.next()}
+	period := r.next()
+	limit.Burst = r.next()
+	if period > int64(maxPeriod/time.Microsecond) {
+		return fmt.Errorf("%w: its limit is none", errState)
+	}
+	limit.Period = time.Duration(period) * time.Microsecond
+	m, err := NewMachine(limit)
+	if err != nil {
+		return fmt.Errorf("%w: its limit is none", errState)
+	}
+	read := State{machine: m}
+	if limit.Algorithm == SlidingLog {
+		read.log = readLog(&r)
+		read.at, read.units = read.log.newest(), read.log.spent()
+	} else {
+		read.at, read.units, read.part = r.next(), r.next(), r.next()
+	}
+	switch {
+	case r.failed || len(r.data) > 0:
+		return fmt.Errorf("%w: it is cut short or too long", errState)
+	case limit.Algorithm == TokenBucket && (read.units > m.capacity || read.part >= m.parts || read.units == m.capacity && read.part > 0):
+		return fmt.Errorf("%w: a bucket holds more than fits", errState)
+	case limit.Algorithm == SlidingCounter && max(read.units, read.part) > 2*maxRate:
+		return fmt.Errorf("%w: a window counts more than fits", errState)
+	}
+	*s = read
+	return nil
+}
+
+// A reader takes numbers from 0 to maxTime off a State's binary form.
+type reader struct {
+	data   []byte
+	failed bool
+}
+
+func (r *reader) next() int64 {
+	n, size := binary.Uvarint(r.data)
+	if size <= 0 || n > maxTime {
+		r.failed, r.data = true, nil
+		return 0
+	}
+	r.data = r.data[size:]
+	return int64(n)
+}
