@@ -50,7 +50,9 @@ func wait(ctx context.Context, l Limiter, key string, cost int64, pause func(att
 			if left < res.RetryAfter {
 				return res, ErrDeadline
 			}
-			d = min(d, left)
+			if d >= left {
+				d = res.RetryAfter
+			}
 		}
 		if err := sleep(ctx, d); err != nil {
 			return res, err
