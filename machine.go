@@ -287,13 +287,12 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	for _, n := range [...]int64{l.Rate, s.machine.period, l.Burst} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
+	b = binary.AppendUvarint(b, uint64(s.at))
 	if l.Algorithm == SlidingLog {
 		return s.log.appendBinary(b), nil
 	}
-	for _, n := range [...]int64{s.at, s.units, s.part} {
-		b = binary.AppendUvarint(b, uint64(n))
-	}
-	return b, nil
+	b = binary.AppendUvarint(b, uint64(s.units))
+	return binary.AppendUvarint(b, uint64(s.part)), nil
 }
 
 // UnmarshalBinary reads what AppendBinary wrote and replaces s. After an error s is unused, which is what the contract
@@ -318,19 +317,20 @@ func (s *State) UnmarshalBinary(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: its limit is none", errState)
 	}
-	read := State{machine: m}
+	read := State{machine: m, at: r.next()}
 	if limit.Algorithm == SlidingLog {
 		read.log = readLog(&r)
-		read.at, read.units = read.log.newest(), read.log.spent()
+		read.units = read.log.spent()
+		r.failed = r.failed || read.log.newest() > read.at
 	} else {
-		read.at, read.units, read.part = r.next(), r.next(), r.next()
+		read.units, read.part = r.next(), r.next()
 	}
 	switch {
 	case r.failed || len(r.data) > 0:
 		return fmt.Errorf("%w: it is cut short or too long", errState)
 	case limit.Algorithm == TokenBucket && (read.units > m.capacity || read.part >= m.parts || read.units == m.capacity && read.part > 0):
 		return fmt.Errorf("%w: a bucket holds more than fits", errState)
-	case limit.Algorithm == SlidingCounter && max(read.units, read.part) > 2*maxRate:
+	case limit.Algorithm == SlidingCounter && max(read.units, read.part) > maxRate:
 		return fmt.Errorf("%w: a window counts more than fits", errState)
 	}
 	*s = read

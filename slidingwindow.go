@@ -218,7 +218,7 @@ func (m *Machine) lookCounter(s *State, now int64) (v view) {
 	}
 	if s.machine != m && s.machine.period != m.period {
 		old := s.machine.lookCounter(s, now)
-		v.at, v.units = start, old.units+s.machine.previousShare(&old, now)
+		v.at, v.units = start, min(old.units+s.machine.previousShare(&old, now), maxRate)
 		v.healed = old.healed
 		return v
 	}
@@ -230,7 +230,7 @@ func (m *Machine) lookCounter(s *State, now int64) (v view) {
 	case start > s.at:
 		v.at, v.part, v.units = start, 0, 0
 	case behind > m.period+setBack:
-		v.at, v.part, v.units, v.healed = start, 0, s.units+s.part, true
+		v.at, v.part, v.units, v.healed = start, 0, min(s.units+s.part, maxRate), true
 	}
 	return v
 }

@@ -1,0 +1,191 @@
+package lua
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicego/ratelimit"
+)
+
+// A Codec turns requests into script calls for one store. It is safe for concurrent use.
+type Codec struct {
+	prefix string
+	clock  func() time.Time
+	last   atomic.Pointer[Plan]
+
+	mu    sync.RWMutex
+	plans map[ratelimit.Limit]*Plan
+}
+
+// NewCodec returns a Codec whose keys begin with prefix, [A-Za-z0-9_.-]+, "rl" if it is empty. A nil clock leaves the
+// time to the server.
+func NewCodec(prefix string, clock func() time.Time) (*Codec, error) {
+	if prefix == "" {
+		prefix = "rl"
+	}
+	if (ratelimit.Limit{Name: prefix, Rate: 1, Period: time.Second}).Validate() != nil {
+		return nil, fmt.Errorf("ratelimit: Prefix %.40q has a byte outside [A-Za-z0-9_.-]", prefix)
+	}
+	if strings.HasSuffix(prefix, "-log") || strings.HasSuffix(prefix, "-win") {
+		return nil, fmt.Errorf("ratelimit: Prefix %.40q ends in -log or -win, which tell algorithms apart", prefix)
+	}
+	return &Codec{prefix: prefix, clock: clock}, nil
+}
+
+// Now is the time to pass to a script: empty where the server's own time decides.
+func (c *Codec) Now() string {
+	if c.clock == nil {
+		return ""
+	}
+	return strconv.FormatInt(min(max(c.clock().UnixMicro(), 0), 1<<53-1), 10)
+}
+
+// A Plan is what a script call needs to know of a limit, worked out once.
+type Plan struct {
+	Machine *ratelimit.Machine
+	Script  *Script
+	Spec    string // the script's first argument
+	limit   ratelimit.Limit
+	before  string // what stands before the key, "rl:" or "rl-log:name:"
+}
+
+// mostPlans bounds the memory of a service whose limits change all the time.
+const mostPlans = 4096
+
+// Plan returns the plan of limit, or an error that is ErrInvalidLimit. It does not keep the pointer.
+func (c *Codec) Plan(limit *ratelimit.Limit) (*Plan, error) {
+	if p := c.last.Load(); p != nil && p.limit == *limit {
+		return p, nil
+	}
+	c.mu.RLock()
+	p := c.plans[*limit]
+	c.mu.RUnlock()
+	if p == nil {
+		m, err := ratelimit.NewMachine(*limit)
+		if err != nil {
+			return nil, err
+		}
+		p = c.plan(m)
+		c.mu.Lock()
+		if c.plans == nil || len(c.plans) >= mostPlans {
+			c.plans = make(map[ratelimit.Limit]*Plan)
+		}
+		c.plans[p.limit] = p
+		c.mu.Unlock()
+	}
+	c.last.Store(p)
+	return p, nil
+}
+
+func (c *Codec) plan(m *ratelimit.Machine) *Plan {
+	limit := m.Limit()
+	p := &Plan{Machine: m, Script: scriptOf(limit.Algorithm), limit: limit, before: c.prefix}
+	switch limit.Algorithm {
+	case ratelimit.SlidingLog:
+		p.before += "-log"
+		p.Spec = fmt.Sprintf("%d:%d:log", limit.Period.Microseconds(), limit.Rate)
+	case ratelimit.SlidingCounter:
+		p.before += "-win"
+		p.Spec = fmt.Sprintf("%d:%d:win", limit.Period.Microseconds(), limit.Rate)
+	default:
+		parts, refill := m.Parts()
+		p.Spec = fmt.Sprintf("%d:%d:%d", parts, refill, limit.Capacity())
+	}
+	p.before += ":"
+	if limit.Name != "" {
+		p.before += limit.Name + ":"
+	}
+	return p
+}
+
+// Key returns the Redis key of the plan's state for a key of the caller's.
+func (p *Plan) Key(key string) string {
+	var space [128]byte
+	return string(ratelimit.AppendKey(append(space[:0], p.before...), key))
+}
+
+// MaxArgs is how many arguments AppendArgs appends at most.
+const MaxArgs = 4
+
+// AppendArgs appends the arguments of Script for one decision; now comes from Codec.Now.
+func (p *Plan) AppendArgs(args []string, cost, extra int64, now string) []string {
+	args = append(args, p.Spec, strconv.FormatInt(cost, 10))
+	if now != "" || extra != 0 {
+		args = append(args, now)
+	}
+	if extra != 0 {
+		args = append(args, strconv.FormatInt(extra, 10))
+	}
+	return args
+}
+
+// A Reply is what a script returned: an integer, or a text that is not empty.
+type Reply struct {
+	Int  int64
+	Text string
+}
+
+// Result decodes the reply of Script for the cost that was asked for. A reply that no script of this package gives is
+// ErrMisconfigured.
+func (p *Plan) Result(r Reply, cost int64) (ratelimit.Result, error) {
+	o := ratelimit.Outcome{}
+	if r.Text != "" {
+		var err error
+		if o, err = p.outcome(r.Text); err != nil {
+			return ratelimit.Result{}, err
+		}
+		return p.Machine.Report(o, cost), nil
+	}
+	parts := r.Int
+	if o.Allowed = parts >= 0; o.Allowed {
+		o.Taken = cost
+	} else {
+		parts = -1 - parts
+	}
+	perToken, _ := p.Machine.Parts()
+	if perToken == 0 {
+		return ratelimit.Result{}, errReply
+	}
+	o.Units, o.Part = parts/perToken, parts%perToken
+	if o.Units > p.limit.Capacity() {
+		return ratelimit.Result{}, errReply
+	}
+	return p.Machine.Report(o, cost), nil
+}
+
+var errReply = fmt.Errorf("%w: a reply of another script", ratelimit.ErrMisconfigured)
+
+// outcome reads the five numbers of a text reply.
+func (p *Plan) outcome(text string) (o ratelimit.Outcome, err error) {
+	var n [5]int64
+	for i := range n {
+		field, rest, more := strings.Cut(text, " ")
+		if n[i], err = strconv.ParseInt(field, 10, 64); err != nil || more != (i < len(n)-1) {
+			return o, errReply
+		}
+		text = rest
+	}
+	o = ratelimit.Outcome{Allowed: n[0] == 1, Taken: n[1], At: n[2], Units: n[3], Part: n[4]}
+	const most = 1 << 53
+	if n[0]&^1 != 0 || max(o.Taken, -o.Taken, o.At, -o.At) > most || min(o.Units, o.Part) < 0 || max(o.Units, o.Part) > most {
+		return o, errReply
+	}
+	switch p.limit.Algorithm {
+	case ratelimit.SlidingLog:
+		o.Wait, o.Part = o.Part, 0
+	case ratelimit.SlidingCounter:
+		if max(o.Units, o.Part) > 1e9 {
+			return o, errReply
+		}
+	default:
+		perToken, _ := p.Machine.Parts()
+		if o.Units > p.limit.Capacity() || o.Part >= perToken {
+			return o, errReply
+		}
+	}
+	return o, nil
+}
