@@ -50,6 +50,17 @@ func NewMachine(limit Limit) (*Machine, error) {
 // Limit returns the limit that m runs.
 func (m *Machine) Limit() Limit { return m.limit }
 
+// Runs tells whether m is the machine of l, by value.
+func (m *Machine) Runs(l *Limit) bool {
+	return m.limit.Rate == l.Rate && m.limit.Period == l.Period && m.limit.Burst == l.Burst &&
+		m.limit.OnFailure == l.OnFailure && m.Shares(l)
+}
+
+// Shares tells whether m and the machine of l have one state between them for each key: the same Algorithm and Name.
+func (m *Machine) Shares(l *Limit) bool {
+	return m.limit.Algorithm == l.Algorithm && m.limit.Name == l.Name
+}
+
 // FullAfter is how many microseconds it takes until the most that can be spent is as if never spent, at most 2^53 - 1.
 func (m *Machine) FullAfter() int64 { return m.full }
 
@@ -219,6 +230,9 @@ func (m *Machine) wait(v *view, now, cost int64) time.Duration {
 		return duration(m.bucketWait(v, now, cost))
 	}
 }
+
+// Machine returns the machine that s was last written under, nil for an unused key.
+func (s *State) Machine() *Machine { return s.machine }
 
 // Unused is when s will be as if it had never been used, in microseconds since the epoch, under the limit it was last
 // written under. A store may forget it then.

@@ -1,0 +1,258 @@
+// Package memstore is a ratelimit.Store in the memory of one process: exact, bounded, without a goroutine.
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicego/ratelimit"
+)
+
+// DefaultMaxKeys is what MaxKeys is unless set.
+const DefaultMaxKeys = 1_000_000
+
+// Options are how a Store is built; the zero value is the default.
+type Options struct {
+	// MaxKeys bounds the memory: the most states, one for each key and limit, that are kept. A sliding log of n
+	// entries counts as max(1, n). 0 means DefaultMaxKeys; New panics below 0.
+	//
+	// When it is reached, a state that equals an unused key makes room, which costs nobody anything. If there is
+	// none, the least recently used goes: of all up to 4,096 MaxKeys, above that of the states that share a lock
+	// with the new one, about 4,096. A log alone may outgrow MaxKeys, up to the Rate of its limit; all else has gone
+	// by then.
+	MaxKeys int
+	// Clock tells the time, by its wall clock reading. Nil means time.Now, and then steps of the wall clock after
+	// New do not matter. It is called by many goroutines at once.
+	Clock func() time.Time
+}
+
+// Stats are counts of a Store, since New but for Keys.
+type Stats struct {
+	Keys    int    // states kept now, as Len
+	Evicted uint64 // live states forgotten because MaxKeys was reached: what they had spent is lost
+	Expired uint64 // states forgotten because they equalled an unused key
+}
+
+// A Store keeps the state of limits in memory. It is safe for concurrent use and has nothing to close.
+type Store struct {
+	shards   []shard
+	dues     []atomic.Int64 // of each shard: no state in it equals an unused key before this time
+	shift    uint8          // the upper bits of a hash choose the shard
+	seed     maphash.Seed
+	clock    func() time.Time // nil: started and what has passed since
+	started  time.Time
+	max      int64
+	machines machines
+	sweeper  sweeper
+
+	_       [64]byte // what changes with every new key stays off the lines that every call reads
+	charged atomic.Int64
+	keys    atomic.Int64
+	evicted atomic.Uint64
+	expired atomic.Uint64
+}
+
+var (
+	_ ratelimit.Store     = (*Store)(nil)
+	_ ratelimit.Historian = (*Store)(nil)
+)
+
+const (
+	shardKeys = 4096 // about how many states share a lock; bounds the work that is done under one
+	maxShards = 4096
+)
+
+// New returns an empty Store. It panics if MaxKeys is below 0.
+func New(o Options) *Store {
+	if o.MaxKeys < 0 {
+		panic(fmt.Sprintf("memstore: MaxKeys %d is below 0", o.MaxKeys))
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = DefaultMaxKeys
+	}
+	width := min(bits.Len(uint((o.MaxKeys-1)/shardKeys)), bits.Len(maxShards-1))
+	s := &Store{
+		shards:  make([]shard, 1<<width),
+		dues:    make([]atomic.Int64, 1<<width),
+		shift:   uint8(64 - width),
+		seed:    maphash.MakeSeed(),
+		clock:   o.Clock,
+		started: time.Now(),
+		max:     int64(o.MaxKeys),
+	}
+	for i := range s.shards {
+		s.shards[i].number, s.shards[i].due = i, &s.dues[i]
+		s.dues[i].Store(never)
+	}
+	s.sweeper.work()
+	return s
+}
+
+// Take decides req. Errors are ctx's and those of a request that is not valid.
+func (s *Store) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return ratelimit.Result{}, err
+	}
+	if req.Key == "" || req.Limit == nil || req.Extra != 0 {
+		if err := req.Validate(); err != nil {
+			return ratelimit.Result{}, err
+		}
+	}
+	key := ratelimit.BareKey(req.Key)
+	hash := s.hash(key, req.Limit)
+	sh := s.shard(hash)
+	now := s.now()
+
+	sh.mu.Lock()
+	place := sh.find(hash, key, req.Limit)
+	if place < 0 {
+		return s.takeNew(sh, hash, key, now, &req)
+	}
+	e := &sh.entries[place]
+	m := e.state.Machine()
+	other := !m.Runs(req.Limit)
+	if other {
+		var err error
+		if m, err = s.machines.get(req.Limit); err != nil {
+			sh.mu.Unlock()
+			return ratelimit.Result{}, err
+		}
+	}
+	sh.uses++
+	e.used = sh.uses
+	before := weight(&e.state)
+	res, changed := m.Take(&e.state, now, req.Cost, req.Extra)
+	if !changed {
+		sh.mu.Unlock()
+		return res, nil
+	}
+	if unused := now + res.ResetAfter.Microseconds(); other || req.Cost < 0 || unused < sh.due.Load() {
+		sh.unusedFrom(place, unused)
+	}
+	used, grown := e.used, weight(&e.state)-before
+	if grown != 0 {
+		s.charged.Add(grown)
+	}
+	sh.mu.Unlock()
+	if grown > 0 {
+		s.trim(sh, used, now)
+	}
+	if s.sweeper.awake(now) {
+		s.sweep(now)
+	}
+	return res, nil
+}
+
+// takeNew decides req for a key that has no state. sh is locked, and unlocked on return.
+func (s *Store) takeNew(sh *shard, hash uint64, key string, now int64, req *ratelimit.Request) (ratelimit.Result, error) {
+	m, err := s.machines.get(req.Limit)
+	if err != nil {
+		sh.mu.Unlock()
+		return ratelimit.Result{}, err
+	}
+	var state ratelimit.State
+	res, changed := m.Take(&state, now, req.Cost, req.Extra)
+	if !changed {
+		sh.mu.Unlock()
+		return res, nil
+	}
+	if !s.reserve(1) {
+		sh.mu.Unlock()
+		b := batch{n: 1}
+		b.set(0, s, key, req.Limit, ratelimit.Step{Machine: m, Cost: req.Cost, Extra: req.Extra})
+		b.decide(s, now)
+		return b.results[0], nil
+	}
+	sh.insert(hash, key, state)
+	s.keys.Add(1)
+	sh.mu.Unlock()
+	if s.sweeper.awake(now) {
+		s.sweep(now)
+	}
+	return res, nil
+}
+
+// Reset forgets what key has spent under limits.
+func (s *Store) Reset(ctx context.Context, key string, limits ...*ratelimit.Limit) error {
+	if len(limits) == 0 {
+		return fmt.Errorf("%w: none to reset", ratelimit.ErrInvalidLimit)
+	}
+	for _, l := range limits {
+		req := ratelimit.Request{Key: key, Limit: l}
+		if err := req.Validate(); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	key = ratelimit.BareKey(key)
+	for _, l := range limits {
+		hash := s.hash(key, l)
+		sh := s.shard(hash)
+		sh.mu.Lock()
+		if place := sh.find(hash, key, l); place >= 0 {
+			s.forget(sh, place)
+		}
+		sh.mu.Unlock()
+	}
+	return nil
+}
+
+// History returns what key has spent under a SlidingLog limit and is still in the window, oldest first.
+func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit) ([]ratelimit.Entry, error) {
+	req := ratelimit.Request{Key: key, Limit: limit}
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m, err := s.machines.get(limit)
+	if err != nil {
+		return nil, err
+	}
+	key = ratelimit.BareKey(key)
+	hash := s.hash(key, limit)
+	sh := s.shard(hash)
+	now := s.now()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	place := sh.find(hash, key, limit)
+	if place < 0 {
+		return nil, nil
+	}
+	return m.History(&sh.entries[place].state, now), nil
+}
+
+// Len is how many states are kept.
+func (s *Store) Len() int { return int(s.keys.Load()) }
+
+// Stats returns the counts.
+func (s *Store) Stats() Stats {
+	return Stats{Keys: s.Len(), Evicted: s.evicted.Load(), Expired: s.expired.Load()}
+}
+
+// now is the time in microseconds since the epoch.
+func (s *Store) now() int64 {
+	if s.clock == nil {
+		return s.started.UnixMicro() + time.Since(s.started).Microseconds()
+	}
+	return s.clock().UnixMicro()
+}
+
+// hash is that of a state: what tells it apart is the key and the limit's Algorithm and Name.
+func (s *Store) hash(key string, l *ratelimit.Limit) uint64 {
+	h := maphash.String(s.seed, key)
+	if l.Name != "" || l.Algorithm != 0 {
+		const odd = 0x9e3779b97f4a7c15
+		h ^= (maphash.String(s.seed, l.Name) + uint64(l.Algorithm)) * odd
+	}
+	return h
+}
+
+func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>s.shift] }

@@ -1,0 +1,169 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/sluicego/ratelimit"
+)
+
+// TakeAll decides reqs together, under the locks of all their shards, taken in one order.
+func (s *Store) TakeAll(ctx context.Context, reqs []ratelimit.Request) ([]ratelimit.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	merged, err := ratelimit.Merge(reqs)
+	if err != nil {
+		return nil, err
+	}
+	b := batch{n: len(merged.Requests)}
+	for i := range merged.Requests {
+		r := &merged.Requests[i]
+		m, err := s.machines.get(r.Limit)
+		if err != nil {
+			return nil, err
+		}
+		b.set(i, s, ratelimit.BareKey(r.Key), r.Limit, ratelimit.Step{Machine: m, Cost: r.Cost, Extra: r.Extra})
+	}
+	b.decide(s, s.now())
+	return merged.Results(slices.Clone(b.results[:b.n])), nil
+}
+
+// A batch is the requests of one decision. Each state stands once.
+type batch struct {
+	n       int
+	places  [ratelimit.MaxTakeAll]spot
+	steps   [ratelimit.MaxTakeAll]ratelimit.Step
+	results [ratelimit.MaxTakeAll]ratelimit.Result
+	fresh   [ratelimit.MaxTakeAll]ratelimit.State // for keys without a state
+	locks   []int                                 // numbers of the shards, in order
+}
+
+// A spot is where a state is, or belongs.
+type spot struct {
+	hash   uint64
+	key    string
+	limit  *ratelimit.Limit
+	shard  *shard
+	place  int    // -1 if there is none
+	used   uint64 // the shard's uses with this one
+	weight int64  // before the decision; 0 if there is no state
+	other  bool   // the state was last written under other numbers
+}
+
+func (b *batch) set(i int, s *Store, key string, limit *ratelimit.Limit, step ratelimit.Step) {
+	hash := s.hash(key, limit)
+	sh := s.shard(hash)
+	b.places[i] = spot{hash: hash, key: key, limit: limit, shard: sh}
+	b.steps[i] = step
+	if n := sh.number; !slices.Contains(b.locks, n) {
+		b.locks = append(b.locks, n)
+		slices.Sort(b.locks)
+	}
+}
+
+// decide fills in the results.
+func (b *batch) decide(s *Store, now int64) {
+	var reserved int64
+	b.lock(s)
+	for {
+		need := b.find() - reserved
+		if need <= 0 || s.reserve(need) {
+			reserved += max(0, need)
+			break
+		}
+		if !b.fits(now) {
+			break // and then nothing new is written
+		}
+		b.unlock(s)
+		s.makeRoom(b.places[0].shard, need, now) // which may be at the cost of a state of this batch
+		reserved += need
+		b.lock(s)
+	}
+	changed := ratelimit.StepAll(now, b.steps[:b.n], b.results[:b.n])
+	grown := b.note()
+	inserted := b.insert()
+	s.keys.Add(inserted)
+	s.charged.Add(grown + inserted - reserved)
+	b.unlock(s)
+	if grown > 0 {
+		for i := range b.n {
+			s.trim(b.places[i].shard, b.places[i].used, now)
+		}
+	}
+	if changed && s.sweeper.awake(now) {
+		s.sweep(now)
+	}
+}
+
+func (b *batch) lock(s *Store) {
+	for _, n := range b.locks {
+		s.shards[n].mu.Lock()
+	}
+}
+
+func (b *batch) unlock(s *Store) {
+	for _, n := range b.locks {
+		s.shards[n].mu.Unlock()
+	}
+}
+
+// find points the steps at their states, and returns how many states there may be to insert.
+func (b *batch) find() (need int64) {
+	for i := range b.n {
+		p, st := &b.places[i], &b.steps[i]
+		p.place = p.shard.find(p.hash, p.key, p.limit)
+		if p.place < 0 {
+			p.weight, p.used, p.other = 0, never, false
+			st.State = &b.fresh[i]
+			if st.Cost > 0 || st.Extra > 0 {
+				need++
+			}
+			continue
+		}
+		e := &p.shard.entries[p.place]
+		p.shard.uses++
+		e.used = p.shard.uses
+		st.State = &e.state
+		p.weight, p.used, p.other = weight(&e.state), e.used, !e.state.Machine().Runs(p.limit)
+	}
+	return need
+}
+
+// fits tells whether the batch will be admitted.
+func (b *batch) fits(now int64) bool {
+	for _, st := range b.steps[:b.n] {
+		state := *st.State // a call of cost 0 may heal it, which is not for here
+		if res, _ := st.Machine.Take(&state, now, 0, 0); st.Cost > res.Remaining {
+			return false
+		}
+	}
+	return true
+}
+
+// note brings what is known of the states that were there up to date, and returns by how much they grew.
+func (b *batch) note() (grown int64) {
+	for i := range b.n {
+		p, st := &b.places[i], &b.steps[i]
+		if p.place < 0 {
+			continue
+		}
+		if unused := st.State.Unused(); p.other || st.Cost < 0 || unused < p.shard.due.Load() {
+			p.shard.unusedFrom(p.place, unused)
+		}
+		grown += weight(st.State) - p.weight
+	}
+	return grown
+}
+
+// insert keeps the states that are new, and returns how many they are. Places found before are not good after it.
+func (b *batch) insert() (n int64) {
+	for i := range b.n {
+		p := &b.places[i]
+		if p.place < 0 && b.fresh[i].Machine() != nil {
+			p.shard.insert(p.hash, p.key, b.fresh[i])
+			n++
+		}
+	}
+	return n
+}
