@@ -208,7 +208,8 @@ func readLog(r *reader) *spendLog {
 //	used = previous * (1 - elapsed/Period) + current
 //
 // and a cost fits while used + cost <= Rate. As Cloudflare describes it ("How we built rate limiting capable of scaling
-// to millions of domains", 2017), in whole numbers.
+// to millions of domains", 2017), in whole numbers. A count that two windows run together into stops at the largest
+// Rate there is.
 
 func (m *Machine) lookCounter(s *State, now int64) (v view) {
 	start := now - now%m.period

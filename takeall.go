@@ -107,19 +107,19 @@ func (b *Batch) Results(decided []Result) []Result {
 
 // share divides what one state took, or got back, among the requests that were added up for it.
 func (b *Batch) share(place int, taken int64, results []Result) {
-	sum := b.Requests[place].Cost
+	sum := max(b.Requests[place].Cost, -math.MaxInt64)
 	rest := taken - sum // taken as Extra; if the sum is below zero, what did not fit of the give-backs
 	for i, p := range b.place {
 		if p != place {
 			continue
 		}
-		r := &b.asked[i]
-		part := r.Extra
+		cost := max(b.asked[i].Cost, -math.MaxInt64)
+		part := b.asked[i].Extra
 		if sum < 0 {
-			part = max(0, -r.Cost)
+			part = max(0, -cost)
 		}
 		part = min(part, rest)
-		results[i].Taken = r.Cost + part
+		results[i].Taken = cost + part
 		rest -= part
 	}
 }
