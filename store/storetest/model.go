@@ -30,9 +30,12 @@ type account struct {
 type spend struct{ at, cost int64 }
 
 // A model is every account of a store. Its ids are those of a test, not of a store: tests do not spell a key in two ways.
+//
+// A state that has become as if unused may be forgotten by the store or not. That shows only once the limit changes or
+// the clock steps back, so until then the model keeps what an account may be: one of several, nil for unused.
 type model struct {
-	accounts map[accountID]*account // what is not in it is unused
-	latest   int64                  // the latest time of any call
+	accounts map[accountID][]*account // what is not in it is unused
+	latest   int64                    // the latest time of any call
 }
 
 type accountID struct {
@@ -41,76 +44,92 @@ type accountID struct {
 	name      string
 }
 
-func newModel() *model { return &model{accounts: map[accountID]*account{}} }
+func newModel() *model { return &model{accounts: map[accountID][]*account{}} }
 
 func idOf(key string, l *ratelimit.Limit) accountID { return accountID{key, l.Algorithm, l.Name} }
 
 func (m *model) reset(key string, l *ratelimit.Limit) { delete(m.accounts, idOf(key, l)) }
 
+// find returns what the account of (key, l) may be, most likely first.
+func (m *model) find(key string, l *ratelimit.Limit) []*account {
+	may := m.accounts[idOf(key, l)]
+	if len(may) == 0 {
+		return []*account{nil}
+	}
+	for _, a := range may {
+		if a != nil && a.unused() <= m.latest && !slices.Contains(may, nil) {
+			return append(slices.Clip(may), nil)
+		}
+	}
+	return may
+}
+
 // room is what could be spent at now.
 func (m *model) room(key string, l *ratelimit.Limit, now int64) int64 {
-	v, _ := m.accounts[idOf(key, l)].under(*l, now)
+	v, _ := m.find(key, l)[0].under(*l, now)
 	return v.room(now)
 }
 
 // takeAll decides reqs, each of another account, and keeps the outcome.
 func (m *model) takeAll(reqs []ratelimit.Request, now int64) []ratelimit.Result {
-	m.latest = max(m.latest, now)
-	accounts := m.find(reqs)
-	results, after := decide(accounts, reqs, now)
-	m.keep(reqs, after)
-	return results
+	want, _ := m.judge(reqs, now, nil)
+	return want
 }
 
-// judge is takeAll for a store that answered got. A state that has become as if unused may be forgotten by the store or
-// not; that shows once the limit changes or the clock steps back. Where it does, the model follows the store, as long as
-// every field of its answer is one of the right ones. It returns the answer that should have been, and whether it was.
+// judge decides reqs for a store that answered got, or nil for the likeliest answer. It returns the answer that should
+// have been, and whether it was: every field of got is that of one and the same outcome.
 func (m *model) judge(reqs []ratelimit.Request, now int64, got []ratelimit.Result) (want []ratelimit.Result, right bool) {
 	m.latest = max(m.latest, now)
-	accounts := m.find(reqs)
-	var forgettable []int
-	for i, a := range accounts {
-		if a != nil && a.unused() <= m.latest {
-			forgettable = append(forgettable, i)
-		}
+	may := make([][]*account, len(reqs))
+	for i := range reqs {
+		may[i] = m.find(reqs[i].Key, reqs[i].Limit)
 	}
-	for gone := range 1 << len(forgettable) {
-		kept := slices.Clone(accounts)
-		for bit, i := range forgettable {
-			if gone&(1<<bit) != 0 {
-				kept[i] = nil
-			}
+	after := make([][]*account, len(reqs))
+	choice := make([]int, len(reqs))
+	for {
+		accounts := make([]*account, len(reqs))
+		for i := range reqs {
+			accounts[i] = may[i][choice[i]]
 		}
-		results, after := decide(kept, reqs, now)
-		if gone == 0 {
+		results, next := decide(accounts, reqs, now)
+		if want == nil {
 			want = results
 		}
+		if got == nil {
+			got = results
+		}
 		if slices.Equal(results, got) {
-			m.keep(reqs, kept)
-			m.keep(reqs, after)
-			return results, true
+			right = true
+			for i, a := range next {
+				if !slices.ContainsFunc(after[i], a.equal) {
+					after[i] = append(after[i], a)
+				}
+			}
+		}
+		i := 0
+		for i < len(reqs) && choice[i] == len(may[i])-1 {
+			choice[i] = 0
+			i++
+		}
+		if i == len(reqs) {
+			break
+		}
+		choice[i]++
+	}
+	if right {
+		for i := range reqs {
+			m.accounts[idOf(reqs[i].Key, reqs[i].Limit)] = after[i]
 		}
 	}
-	return want, false
+	return want, right
 }
 
-func (m *model) find(reqs []ratelimit.Request) []*account {
-	accounts := make([]*account, len(reqs))
-	for i := range reqs {
-		accounts[i] = m.accounts[idOf(reqs[i].Key, reqs[i].Limit)]
+func (a *account) equal(b *account) bool {
+	if a == nil || b == nil || a == b {
+		return a == b
 	}
-	return accounts
-}
-
-func (m *model) keep(reqs []ratelimit.Request, accounts []*account) {
-	for i := range reqs {
-		id := idOf(reqs[i].Key, reqs[i].Limit)
-		if accounts[i] == nil {
-			delete(m.accounts, id)
-		} else {
-			m.accounts[id] = accounts[i]
-		}
-	}
+	return a.limit == b.limit && a.at == b.at && a.current == b.current && a.previous == b.previous &&
+		slices.Equal(a.spends, b.spends) && (a.tokens == nil || a.tokens.Cmp(b.tokens) == 0)
 }
 
 // decide answers reqs over their accounts, all or nothing, and returns the accounts after it: the same ones where

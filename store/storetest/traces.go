@@ -155,13 +155,16 @@ func (t *trace) several(k *kit) string {
 
 // judge compares with the model.
 func (t *trace) judge(reqs []ratelimit.Request, got []ratelimit.Result) string {
-	before := t.model.find(reqs)
+	before := make([][]*account, len(reqs))
+	for i, r := range reqs {
+		before[i] = t.model.find(r.Key, r.Limit)
+	}
 	want, right := t.model.judge(reqs, t.now, got)
 	if !right {
 		wrong := ""
 		for i := range reqs {
 			if got[i] != want[i] {
-				wrong += fmt.Sprintf("result %d\n got %+v\nwant %+v\nstate %+v\n", i, got[i], want[i], before[i])
+				wrong += fmt.Sprintf("result %d\n got %+v\nwant %+v\nstate %v\n", i, got[i], want[i], before[i])
 			}
 		}
 		return wrong
@@ -255,4 +258,18 @@ func (t *trace) request(key string, l *ratelimit.Limit) ratelimit.Request {
 		r.Extra = []int64{1, 1 + t.random.Int64N(l.Capacity()), l.Capacity(), math.MaxInt64}[t.random.IntN(4)]
 	}
 	return r
+}
+
+// String is an account in the report of a trace.
+func (a *account) String() string {
+	switch {
+	case a == nil:
+		return "unused"
+	case a.limit.Algorithm == ratelimit.SlidingLog:
+		return fmt.Sprintf("{%v: %v, at %d}", a.limit, a.spends, a.at)
+	case a.limit.Algorithm == ratelimit.SlidingCounter:
+		return fmt.Sprintf("{%v: %d, before it %d, window of %d}", a.limit, a.current, a.previous, a.at)
+	default:
+		return fmt.Sprintf("{%v: %v at %d}", a.limit, a.tokens, a.at)
+	}
 }
