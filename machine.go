@@ -84,10 +84,24 @@ type view struct {
 // Take spends cost at now if there is room, then up to extra more; a negative cost gives back. It reports the decision,
 // and whether s changed and has to be saved. Cost and extra are as in a valid Request.
 func (m *Machine) Take(s *State, now, cost, extra int64) (res Result, changed bool) {
+	changed = m.TakeInto(&res, s, now, cost, extra)
+	return res, changed
+}
+
+// TakeInto is Take for callers to whom a copy of the Result matters: all of res is written.
+func (m *Machine) TakeInto(res *Result, s *State, now, cost, extra int64) (changed bool) {
+	now = clampTime(now)
+	if elapsed := now - s.at; m.narrow && s.machine == m && elapsed >= 0 && 0 < cost && cost <= m.capacity && extra == 0 {
+		return m.takeNarrow(res, s, elapsed, cost)
+	}
+	*res, changed = m.take(s, now, cost, extra)
+	return changed
+}
+
+func (m *Machine) take(s *State, now, cost, extra int64) (res Result, changed bool) {
 	if cost > m.capacity {
 		return m.never(), false
 	}
-	now = clampTime(now)
 	v := m.look(s, now)
 	room := m.room(&v, now)
 	if cost > room {
