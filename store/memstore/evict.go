@@ -76,15 +76,15 @@ func (s *Store) forgetIdle(sh *shard, now int64) bool {
 	}
 	for len(sh.idle) > 0 && sh.idle[0].rank <= now {
 		r := sh.idle.pop()
-		e := &sh.entries[r.place]
+		e := r.entry
 		if e.key == "" {
 			continue
 		}
 		if unused := e.state.Unused(); unused > now {
-			sh.idle.push(ranked{rank: unused, place: r.place}) // it was used after it entered the queue
+			sh.idle.push(ranked{rank: unused, entry: e}) // it was used after it entered the queue
 			continue
 		}
-		s.forget(sh, r.place)
+		s.forget(sh, e)
 		s.expired.Add(1)
 		return true
 	}
@@ -102,7 +102,7 @@ func (s *Store) forgetOldest(sh *shard, used uint64, now int64) bool {
 		// What was used after the queue was made is in it no more, and is newer than all that is.
 		for len(sh.old) > 0 {
 			r := sh.old.pop()
-			e := &sh.entries[r.place]
+			e := r.entry
 			if e.key == "" || e.used != uint64(r.rank) || e.used >= used {
 				continue
 			}
@@ -111,7 +111,7 @@ func (s *Store) forgetOldest(sh *shard, used uint64, now int64) bool {
 			} else {
 				s.evicted.Add(1)
 			}
-			s.forget(sh, r.place)
+			s.forget(sh, e)
 			return true
 		}
 		sh.old = sh.rank(func(e *entry) int64 { return int64(e.used) })
@@ -124,16 +124,15 @@ func (sh *shard) rank(by func(*entry) int64) queue {
 	q := make(queue, 0, sh.live+1)
 	for i := range sh.entries {
 		if e := &sh.entries[i]; e.key != "" {
-			q = append(q, ranked{rank: by(e), place: i})
+			q = append(q, ranked{rank: by(e), entry: e})
 		}
 	}
 	q.order()
 	return q
 }
 
-// unusedFrom notes that the state at place, new or changed, will equal an unused key at a time that may be sooner than
-// what is known of it.
-func (sh *shard) unusedFrom(place int, at int64) {
+// unusedFrom notes when e, new or changed, will equal an unused key, which may be sooner than what is known of it.
+func (sh *shard) unusedFrom(e *entry, at int64) {
 	if at < sh.due.Load() {
 		sh.due.Store(at)
 	}
@@ -141,19 +140,18 @@ func (sh *shard) unusedFrom(place int, at int64) {
 	if sh.idle == nil {
 		return
 	}
-	if len(sh.idle) > 2*sh.live { // places stand in it more than once
+	if len(sh.idle) > 2*sh.live { // then entries stand in it more than once
 		sh.idle = nil
 		return
 	}
-	sh.idle.push(ranked{rank: at, place: place})
+	sh.idle.push(ranked{rank: at, entry: e})
 }
 
-// forget removes the state at place of sh, which is locked.
-func (s *Store) forget(sh *shard, place int) {
-	e := &sh.entries[place]
+// forget removes e from sh, which is locked.
+func (s *Store) forget(sh *shard, e *entry) {
 	l := e.state.Machine().Limit()
 	n := weight(&e.state)
-	sh.remove(s.hash(e.key, &l), place)
+	sh.remove(s.hash(e.key, &l), e)
 	s.keys.Add(-1)
 	s.charged.Add(-n)
 }

@@ -45,6 +45,7 @@ type Store struct {
 	seed     maphash.Seed
 	clock    func() time.Time // nil: started and what has passed since
 	started  time.Time
+	base     int64 // started in microseconds
 	max      int64
 	machines machines
 	sweeper  sweeper
@@ -84,6 +85,7 @@ func New(o Options) *Store {
 		started: time.Now(),
 		max:     int64(o.MaxKeys),
 	}
+	s.base = s.started.UnixMicro()
 	for i := range s.shards {
 		s.shards[i].number, s.shards[i].due = i, &s.dues[i]
 		s.dues[i].Store(never)
@@ -93,13 +95,13 @@ func New(o Options) *Store {
 }
 
 // Take decides req. Errors are ctx's and those of a request that is not valid.
-func (s *Store) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+func (s *Store) Take(ctx context.Context, req ratelimit.Request) (res ratelimit.Result, err error) {
 	if err := ctx.Err(); err != nil {
-		return ratelimit.Result{}, err
+		return res, err
 	}
 	if req.Key == "" || req.Limit == nil || req.Extra != 0 {
 		if err := req.Validate(); err != nil {
-			return ratelimit.Result{}, err
+			return res, err
 		}
 	}
 	key := ratelimit.BareKey(req.Key)
@@ -108,30 +110,27 @@ func (s *Store) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Resu
 	now := s.now()
 
 	sh.mu.Lock()
-	place := sh.find(hash, key, req.Limit)
-	if place < 0 {
+	e := sh.find(hash, key, req.Limit)
+	if e == nil {
 		return s.takeNew(sh, hash, key, now, &req)
 	}
-	e := &sh.entries[place]
 	m := e.state.Machine()
 	other := !m.Runs(req.Limit)
 	if other {
-		var err error
 		if m, err = s.machines.get(req.Limit); err != nil {
 			sh.mu.Unlock()
-			return ratelimit.Result{}, err
+			return res, err
 		}
 	}
 	sh.uses++
 	e.used = sh.uses
 	before := weight(&e.state)
-	res, changed := m.Take(&e.state, now, req.Cost, req.Extra)
-	if !changed {
+	if !m.TakeInto(&res, &e.state, now, req.Cost, req.Extra) {
 		sh.mu.Unlock()
 		return res, nil
 	}
 	if unused := now + res.ResetAfter.Microseconds(); other || req.Cost < 0 || unused < sh.due.Load() {
-		sh.unusedFrom(place, unused)
+		sh.unusedFrom(e, unused)
 	}
 	used, grown := e.used, weight(&e.state)-before
 	if grown != 0 {
@@ -195,8 +194,8 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*ratelimit.Limi
 		hash := s.hash(key, l)
 		sh := s.shard(hash)
 		sh.mu.Lock()
-		if place := sh.find(hash, key, l); place >= 0 {
-			s.forget(sh, place)
+		if e := sh.find(hash, key, l); e != nil {
+			s.forget(sh, e)
 		}
 		sh.mu.Unlock()
 	}
@@ -222,11 +221,11 @@ func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit)
 	now := s.now()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	place := sh.find(hash, key, limit)
-	if place < 0 {
+	e := sh.find(hash, key, limit)
+	if e == nil {
 		return nil, nil
 	}
-	return m.History(&sh.entries[place].state, now), nil
+	return m.History(&e.state, now), nil
 }
 
 // Len is how many states are kept.
@@ -240,7 +239,7 @@ func (s *Store) Stats() Stats {
 // now is the time in microseconds since the epoch.
 func (s *Store) now() int64 {
 	if s.clock == nil {
-		return s.started.UnixMicro() + time.Since(s.started).Microseconds()
+		return s.base + int64(time.Since(s.started)/time.Microsecond)
 	}
 	return s.clock().UnixMicro()
 }

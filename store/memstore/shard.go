@@ -28,8 +28,8 @@ type shard struct {
 	number  int           // which of the shards it is
 	hand    int           // the entry that the sweep looks at next
 	soonest int64         // what the sweep will set due to when it is through
-	idle    queue         // entries by when they will equal an unused key, or earlier; nil until an eviction needs it
-	old     queue         // entries by last use, without those used since it was made; nil until an eviction needs it
+	idle    queue         // entries by when they equal an unused key, or earlier; nil until an eviction needs it
+	old     queue         // entries by last use, but for those used since it was made; nil until an eviction needs it
 }
 
 // never is later than any time.
@@ -42,25 +42,25 @@ func slotOf(hash uint64, place int) slot { return slot(hash<<32 | uint64(place+1
 
 func (s slot) place() int { return int(uint32(s)) - 1 }
 
-// home is where a slot belongs in a table that is one longer than mask.
-func (s slot) home(mask int) int { return int(s>>32) & mask }
+// tag is the lower half of the hash, whose lower bits are where in the table the slot belongs.
+func (s slot) tag() uint32 { return uint32(s >> 32) }
 
-// find returns the place of key's state under limit's Algorithm and Name, or -1.
-func (sh *shard) find(hash uint64, key string, limit *ratelimit.Limit) int {
+// find returns the entry of key under limit's Algorithm and Name, or nil.
+func (sh *shard) find(hash uint64, key string, limit *ratelimit.Limit) *entry {
 	mask := len(sh.slots) - 1
 	if mask < 0 {
-		return -1
+		return nil
 	}
 	for i := int(uint32(hash)) & mask; ; i = (i + 1) & mask {
 		sl := sh.slots[i]
 		if sl == 0 {
-			return -1
+			return nil
 		}
-		if uint32(sl>>32) != uint32(hash) {
+		if sl.tag() != uint32(hash) {
 			continue
 		}
 		if e := &sh.entries[sl.place()]; e.key == key && e.state.Machine().Shares(limit) {
-			return sl.place()
+			return e
 		}
 	}
 }
@@ -79,14 +79,15 @@ func (sh *shard) insert(hash uint64, key string, state ratelimit.State) {
 	}
 	sh.uses++
 	sh.live++
-	sh.entries[place] = entry{key: strings.Clone(key), state: state, used: sh.uses} // key may be part of a large buffer
+	e := &sh.entries[place]
+	*e = entry{key: strings.Clone(key), state: state, used: sh.uses} // key may be part of a large buffer
 	sh.put(slotOf(hash, place))
-	sh.unusedFrom(place, state.Unused())
+	sh.unusedFrom(e, state.Unused())
 }
 
 func (sh *shard) put(sl slot) {
 	mask := len(sh.slots) - 1
-	i := sl.home(mask)
+	i := int(sl.tag()) & mask
 	for sh.slots[i] != 0 {
 		i = (i + 1) & mask
 	}
@@ -110,20 +111,18 @@ func (sh *shard) resize(n int) {
 	sh.free, sh.hand, sh.idle, sh.old = 0, 0, nil, nil
 }
 
-// remove frees the entry at place, whose hash is given.
-func (sh *shard) remove(hash uint64, place int) {
-	sh.entries[place] = entry{used: sh.free}
-	sh.free = uint64(place) + 1
-	sh.live--
-
+// remove frees e, whose hash is given.
+func (sh *shard) remove(hash uint64, e *entry) {
 	mask := len(sh.slots) - 1
-	gone := slotOf(hash, place)
-	hole := gone.home(mask)
-	for sh.slots[hole] != gone {
+	hole := int(uint32(hash)) & mask
+	for sh.slots[hole].tag() != uint32(hash) || &sh.entries[sh.slots[hole].place()] != e {
 		hole = (hole + 1) & mask
 	}
+	*e = entry{used: sh.free}
+	sh.free = uint64(sh.slots[hole].place()) + 1
+	sh.live--
 	for i := (hole + 1) & mask; sh.slots[i] != 0; i = (i + 1) & mask {
-		if (i-sh.slots[i].home(mask))&mask >= (i-hole)&mask { // then the hole lies between its home and it
+		if (i-int(sh.slots[i].tag()))&mask >= (i-hole)&mask { // then the hole lies between its home and it
 			sh.slots[hole] = sh.slots[i]
 			hole = i
 		}

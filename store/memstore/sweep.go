@@ -78,7 +78,7 @@ func (s *Store) sweepShard(sh *shard, at int64, steps *int) bool {
 			sh.soonest = min(sh.soonest, unused)
 			continue
 		}
-		s.forget(sh, sh.hand)
+		s.forget(sh, e)
 		s.expired.Add(1)
 		*steps--
 	}

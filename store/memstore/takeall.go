@@ -45,7 +45,7 @@ type spot struct {
 	key    string
 	limit  *ratelimit.Limit
 	shard  *shard
-	place  int    // -1 if there is none
+	entry  *entry // nil if there is none
 	used   uint64 // the shard's uses with this one
 	weight int64  // before the decision; 0 if there is no state
 	other  bool   // the state was last written under other numbers
@@ -112,8 +112,9 @@ func (b *batch) unlock(s *Store) {
 func (b *batch) find() (need int64) {
 	for i := range b.n {
 		p, st := &b.places[i], &b.steps[i]
-		p.place = p.shard.find(p.hash, p.key, p.limit)
-		if p.place < 0 {
+		e := p.shard.find(p.hash, p.key, p.limit)
+		p.entry = e
+		if e == nil {
 			p.weight, p.used, p.other = 0, never, false
 			st.State = &b.fresh[i]
 			if st.Cost > 0 || st.Extra > 0 {
@@ -121,7 +122,6 @@ func (b *batch) find() (need int64) {
 			}
 			continue
 		}
-		e := &p.shard.entries[p.place]
 		p.shard.uses++
 		e.used = p.shard.uses
 		st.State = &e.state
@@ -145,22 +145,22 @@ func (b *batch) fits(now int64) bool {
 func (b *batch) note() (grown int64) {
 	for i := range b.n {
 		p, st := &b.places[i], &b.steps[i]
-		if p.place < 0 {
+		if p.entry == nil {
 			continue
 		}
 		if unused := st.State.Unused(); p.other || st.Cost < 0 || unused < p.shard.due.Load() {
-			p.shard.unusedFrom(p.place, unused)
+			p.shard.unusedFrom(p.entry, unused)
 		}
 		grown += weight(st.State) - p.weight
 	}
 	return grown
 }
 
-// insert keeps the states that are new, and returns how many they are. Places found before are not good after it.
+// insert keeps the states that are new, and returns how many they are. Entries found before are not good after it.
 func (b *batch) insert() (n int64) {
 	for i := range b.n {
 		p := &b.places[i]
-		if p.place < 0 && b.fresh[i].Machine() != nil {
+		if p.entry == nil && b.fresh[i].Machine() != nil {
 			p.shard.insert(p.hash, p.key, b.fresh[i])
 			n++
 		}
