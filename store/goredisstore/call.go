@@ -1,0 +1,177 @@
+package goredisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sluicego/ratelimit"
+	"github.com/sluicego/ratelimit/lua"
+)
+
+// A call is one script call on its way: what to send, who waits for it, and what came of it.
+type call struct {
+	script *lua.Script
+	key    string
+	args   []any // of EVALSHA
+	cmd    *command
+	fail   error // why cmd was not carried out, where cmd itself does not say
+	val    any   // what came back, once done is closed
+	err    error
+
+	ctx  context.Context // the caller's
+	done chan struct{}
+	left atomic.Bool // the caller does not wait any more
+
+	// Guarded by queue.mu.
+	prev, next *call  // while it is queued
+	batch      *batch // once it is not
+
+	alone batch // saves an allocation where the call goes out alone
+	me    [1]*call
+	texts [lua.MaxArgs]string
+	space [4 + lua.MaxArgs]any
+}
+
+// Pointers to texts become interfaces without an allocation, and go-redis writes what they point to.
+var evalsha, eval any = "evalsha", "eval"
+
+func newTake(plan *lua.Plan, key string, cost, extra int64, now string) *call {
+	c := &call{script: plan.Script, key: key}
+	c.args = append(c.space[:0], evalsha, &plan.Script.SHA1, 1, &c.key)
+	texts := plan.AppendArgs(c.texts[:0], cost, extra, now)
+	for i := range texts {
+		c.args = append(c.args, &texts[i])
+	}
+	c.begin()
+	return c
+}
+
+func newCall(script *lua.Script, keys, args []string) *call {
+	c := &call{script: script, key: keys[0], args: make([]any, 3, 3+len(keys)+len(args))}
+	c.args[0], c.args[1], c.args[2] = evalsha, &script.SHA1, len(keys)
+	for i := range keys {
+		c.args = append(c.args, &keys[i])
+	}
+	for i := range args {
+		c.args = append(c.args, &args[i])
+	}
+	c.begin()
+	return c
+}
+
+func (c *call) begin() {
+	c.done = make(chan struct{})
+	c.cmd = newCommand(c, c.args)
+}
+
+// again makes c ready to be sent once more, which is right only after an error reply: the script did not run.
+func (c *call) again(args []any) {
+	c.cmd, c.fail = newCommand(c, args), nil
+}
+
+// source is the arguments of EVAL.
+func (c *call) source() []any {
+	args := append([]any(nil), c.args...)
+	args[0], args[1] = eval, &c.script.Source
+	return args
+}
+
+// noScript tells whether the server asks for EVAL, which is sent once.
+func (c *call) noScript() bool {
+	err := c.cmd.Err()
+	return err != nil && c.cmd.Args()[0] == evalsha && isReply(err) && lua.NoScript(err.Error())
+}
+
+// settle reads what came of c; fail is what to say where neither a reply nor an error is there.
+//
+// go-redis puts the error that ended a pipeline on every command in it, on those as well whose replies it had read by
+// then. Those were carried out, so the reply counts. No script of ours replies with nil.
+func (c *call) settle(fail error) {
+	if c.val = c.cmd.Val(); c.val != nil {
+		return
+	}
+	switch err := c.cmd.Err(); {
+	case err != nil:
+		c.err = failure(err)
+	case c.fail != nil:
+		c.err = failure(c.fail)
+	default:
+		c.err = fail
+	}
+}
+
+// reply is what came back, for lua to read; what is none of its replies becomes a text that it refuses.
+func (c *call) reply() lua.Reply {
+	switch v := c.val.(type) {
+	case int64:
+		return lua.Reply{Int: v}
+	case string:
+		if v != "" {
+			return lua.Reply{Text: v}
+		}
+	}
+	return lua.Reply{Text: "?"}
+}
+
+// A command is what go-redis is given. It is never replayed.
+type command struct {
+	*redis.Cmd
+	call *call
+}
+
+var _ redis.Cmder = (*command)(nil)
+
+func newCommand(c *call, args []any) *command {
+	cmd := &command{Cmd: redis.NewCmd(context.Background(), args...), call: c}
+	cmd.SetFirstKeyPos(3) // and one key after the other, so that a ClusterClient need not ask the server about EVALSHA
+	cmd.SetStepCount(1)
+	return cmd
+}
+
+// NoRetry keeps go-redis from sending the command, or the pipeline it is in, a second time.
+func (c *command) NoRetry() bool { return true }
+
+// Args is what go-redis writes. A command that waited for a connection until its caller had gone is not sent. A pipeline
+// cannot be cut short any more by then, so something else goes in its place, a look that never writes.
+func (c *command) Args() []any {
+	if c.call.left.Load() {
+		return []any{evalsha, lua.History.SHA1, 1, c.call.key, 1, 0, 0}
+	}
+	return c.Cmd.Args()
+}
+
+// failure is the error of this library for one of go-redis.
+func failure(err error) error {
+	switch {
+	case errors.Is(err, errPanic):
+		return err
+	case isReply(err):
+		return lua.Refused(err)
+	default:
+		return lua.Unavailable(err)
+	}
+}
+
+// isReply tells an error that the server replied from one of the network or the client.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// errNothing is a client that neither carries a command out nor says why.
+var errNothing = fmt.Errorf("%w: the client made no reply of a command", ratelimit.ErrMisconfigured)
+
+// errPanic is a fault of the client's or of a hook of its, and no outage.
+var errPanic = errors.New("goredisstore: the Redis client or a hook of it panicked")
+
+// panicked turns what recover returned into an error. What may hold a key is left out of the text.
+func panicked(p any) error {
+	if err, ok := p.(runtime.Error); ok {
+		return fmt.Errorf("%w: %w", errPanic, err)
+	}
+	return fmt.Errorf("%w with a %T", errPanic, p)
+}

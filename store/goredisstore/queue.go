@@ -1,0 +1,254 @@
+package goredisstore
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluicego/ratelimit/lua"
+)
+
+// A queue sends calls to one server, in batches: what arrives while a batch is in flight waits and goes out together.
+// Its goroutines live only while there is something to send. The I/O is theirs, so a caller whose context ends leaves at
+// once, whatever becomes of the call.
+type queue struct {
+	send func(ctx context.Context, calls []*call)
+	// most is how many calls a batch holds. Of batches, eager are in flight at a time; one that is slow to come back does
+	// not count, so that one bad connection holds nobody up, but there are never more than limit.
+	most, eager, limit int
+
+	mu         sync.Mutex // guards what follows
+	head, tail *call      // who waits
+	waiting    int
+	flying     []*batch
+	slow       int // of flying
+	timer      *time.Timer
+	ticking    bool // while calls wait
+	ticks      uint64
+}
+
+const (
+	batchMost  = 256
+	batchBytes = 1 << 18 // of keys, which may be long
+	batchEager = 1
+	batchLimit = 4
+	// patience is how long a batch may be in flight, once to twice over, before it counts as slow.
+	patience = time.Millisecond
+	// maxWaiting bounds the memory of a queue. Callers beyond are turned away at once.
+	maxWaiting = 1 << 14
+)
+
+var errFull = errors.New("goredisstore: too many decisions wait for this server")
+
+// do carries out c and returns its error, or that of ctx as soon as it ends.
+func (q *queue) do(ctx context.Context, c *call) error {
+	c.ctx = ctx
+	q.mu.Lock()
+	switch {
+	case q.waiting == 0 && q.free():
+		b := q.begin(c)
+		q.mu.Unlock()
+		if ctx.Done() == nil {
+			q.lead(b)
+			return c.err
+		}
+		go q.run(b)
+	case q.waiting >= maxWaiting:
+		q.mu.Unlock()
+		return lua.Unavailable(errFull)
+	default:
+		q.push(c)
+		q.arm()
+		q.mu.Unlock()
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		if !q.leave(c) {
+			return ended(ctx)
+		}
+	}
+	if c.err != nil && ctx.Err() != nil { // which may be what failed it
+		return ended(ctx)
+	}
+	return c.err
+}
+
+// lead sends b on the caller's own goroutine, which is right for one who waits as long as it takes.
+func (q *queue) lead(b *batch) {
+	defer func() {
+		if b != nil {
+			go q.run(b)
+		}
+	}()
+	q.fly(&b, false)
+}
+
+// run sends b, then what has come together meanwhile, and so on.
+func (q *queue) run(b *batch) {
+	defer func() {
+		if b != nil { // a hook of the client's ended this goroutine
+			go q.run(b)
+		}
+	}()
+	for b != nil {
+		q.fly(&b, true)
+	}
+}
+
+// fly sends a batch and puts the next one in its place, or nil.
+func (q *queue) fly(b **batch, yield bool) {
+	defer func() { *b = q.end(*b) }()
+	(*b).carry(q.send)
+	if yield {
+		// Those who just got their answers often come back with the next question. Let them, and send it together.
+		runtime.Gosched()
+	}
+}
+
+// free tells whether a batch may begin.
+func (q *queue) free() bool { return len(q.flying)-q.slow < q.eager && len(q.flying) < q.limit }
+
+// begin makes a batch of c alone.
+func (q *queue) begin(c *call) *batch {
+	b := &c.alone
+	c.me[0] = c
+	b.calls, b.ctx = c.me[:], c.ctx
+	if _, ok := c.ctx.Deadline(); ok {
+		b.ctx = undated{c.ctx}
+	}
+	q.join(b)
+	return b
+}
+
+// take makes a batch of those who have waited longest.
+func (q *queue) take() *batch {
+	first := q.head
+	q.remove(first)
+	if q.most == 1 || q.head == nil {
+		return q.begin(first)
+	}
+	b := &batch{calls: make([]*call, 1, min(q.most, q.waiting+1))}
+	b.calls[0] = first
+	for bytes := len(first.key); q.head != nil && len(b.calls) < q.most; {
+		c := q.head
+		if bytes += len(c.key); bytes > batchBytes {
+			break
+		}
+		q.remove(c)
+		b.calls = append(b.calls, c)
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	q.join(b)
+	return b
+}
+
+func (q *queue) join(b *batch) {
+	for _, c := range b.calls {
+		c.batch = b
+	}
+	b.here, b.since = len(b.calls), q.ticks
+	q.flying = append(q.flying, b)
+}
+
+// end takes b out of flight and returns the batch that is to follow it, or nil.
+func (q *queue) end(b *batch) (next *batch) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.flying, b)
+	q.flying = slices.Delete(q.flying, i, i+1)
+	if b.slow {
+		q.slow--
+	}
+	if q.waiting > 0 && q.free() {
+		next = q.take()
+	}
+	q.arm()
+	return next
+}
+
+// leave takes out a caller who does not wait any more, unless c is done.
+func (q *queue) leave(c *call) (done bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c.batch == nil {
+		q.remove(c)
+		return false
+	}
+	select {
+	case <-c.done:
+		return true
+	default:
+	}
+	c.left.Store(true)
+	c.batch.here--
+	if c.batch.here == 0 && c.batch.cancel != nil {
+		c.batch.cancel()
+	}
+	return false
+}
+
+// arm sees to it that slow batches are noticed while others wait for them.
+func (q *queue) arm() {
+	if q.ticking || q.waiting == 0 || q.eager >= q.limit || len(q.flying) >= q.limit {
+		return
+	}
+	q.ticking = true
+	if q.timer == nil {
+		q.timer = time.AfterFunc(patience, q.tick)
+	} else {
+		q.timer.Reset(patience)
+	}
+}
+
+func (q *queue) tick() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ticking = false
+	q.ticks++
+	for _, b := range q.flying {
+		if !b.slow && q.ticks-b.since > 1 {
+			b.slow = true
+			q.slow++
+		}
+	}
+	for q.waiting > 0 && q.free() {
+		go q.run(q.take())
+	}
+	q.arm()
+}
+
+// idle tells whether there is nothing to do.
+func (q *queue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting == 0 && len(q.flying) == 0
+}
+
+func (q *queue) push(c *call) {
+	if c.prev = q.tail; c.prev != nil {
+		c.prev.next = c
+	} else {
+		q.head = c
+	}
+	q.tail = c
+	q.waiting++
+}
+
+func (q *queue) remove(c *call) {
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		q.head = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	} else {
+		q.tail = c.prev
+	}
+	c.prev, c.next = nil, nil
+	q.waiting--
+}
