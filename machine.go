@@ -317,11 +317,7 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	}
 	b = binary.AppendUvarint(b, uint64(s.at))
 	if l.Algorithm == SlidingLog {
-		b = s.log.appendBinary(b)
-		if s.Entries() == 0 {
-			b = binary.AppendUvarint(b, uint64(s.at)) // given back whole: its time has still not come
-		}
-		return b, nil
+		return s.log.appendBinary(b), nil
 	}
 	b = binary.AppendUvarint(b, uint64(s.units))
 	return binary.AppendUvarint(b, uint64(s.part)), nil

@@ -3,9 +3,11 @@
 package lua
 
 import (
-	"crypto/sha1" //nolint:gosec // the name of a script in Redis, not a secret
+	"crypto/sha1" // the name of a script in Redis, not a secret
 	_ "embed"
 	"encoding/hex"
+	"strconv"
+	"strings"
 
 	"github.com/sluicego/ratelimit"
 )
@@ -36,28 +38,70 @@ type Script struct {
 
 // The scripts. Each file in this folder opens with its keys, arguments, reply and state.
 var (
-	TokenBucket    = newScript(prelude, tokenBucket, one("bucket"))
-	SlidingLog     = newScript(prelude, slidingLog, one("log"))
-	SlidingCounter = newScript(prelude, slidingCounter, one("counter"))
-	History        = newScript(prelude, slidingLog, slidingLogHistory)
-	TakeAll        = newScript(prelude, tokenBucket, slidingLog, slidingCounter, takeAll)
+	TokenBucket    = newScript(prelude, one, clock("3"), look(tokenBucket), finish(tokenBucket), "return reply")
+	SlidingLog     = newScript(prelude, seek(slidingLog), one, clock("3"), look(slidingLog), finish(slidingLog), "return reply")
+	SlidingCounter = newScript(prelude, one, clock("3"), look(slidingCounter), finish(slidingCounter), "return reply")
+	History        = newScript(prelude, seek(slidingLog), "local key = KEYS[1]", clock("3"), slidingLogHistory)
+	TakeAll        = newScript(prelude, seek(slidingLog), clock("1"), together())
 	Reset          = newScript(reset)
 )
 
 func newScript(parts ...string) *Script {
-	var source string
-	for _, p := range parts {
-		source += p + "\n"
-	}
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
+	source := strings.Join(parts, "\n")
+	sum := sha1.Sum([]byte(source))
 	return &Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
 }
 
-// one is the end of a script that makes a single decision.
-func one(name string) string {
-	return "local passed = ARGV[3] ~= '' and ARGV[3]\n" +
-		"return finish_" + name + "(look_" + name +
-		"(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4] or 0), clock(passed), passed))"
+// A script is its steps, put together as text: in Redis a Lua function costs more to create than most of what it does.
+const one = "local key, spec, cost, extra = KEYS[1], ARGV[1], ARGV[2] + 0, ARGV[4] and tonumber(ARGV[4])"
+
+// clock sets passed and now from the argument at that index.
+func clock(index string) string {
+	return `local passed, now, stamp = ARGV[` + index + `] or '', nil, nil
+if passed ~= '' then
+  now, stamp = passed + 0, passed
+else
+  passed = false
+  local t = call('TIME')
+  now = t[1] * 1000000 + t[2]
+end`
+}
+
+// together is take_all.lua with the steps of the algorithms in their places.
+func together() string {
+	script := takeAll
+	for name, algorithm := range map[string]string{
+		"token_bucket": tokenBucket, "sliding_log": slidingLog, "sliding_counter": slidingCounter,
+	} {
+		carried, _, _ := strings.Cut(step(algorithm, with, ""), "\n")
+		script = strings.Replace(script, "-- look "+name+"\n",
+			look(algorithm)+"all, saved[i] = all and fits, { kind, "+carried+" }\n", 1)
+		script = strings.Replace(script, "-- finish "+name+"\n",
+			"local _, "+carried+" = unpack(state, 1, "+strconv.Itoa(2+strings.Count(carried, ","))+")\n"+finish(algorithm), 1)
+	}
+	return script
+}
+
+const with = "-- finish with "
+
+func seek(algorithm string) string { return step(algorithm, "-- seek\n", "-- look\n") }
+func look(algorithm string) string { return step(algorithm, "-- look\n", with) }
+
+func finish(algorithm string) string {
+	_, text, _ := strings.Cut(step(algorithm, with, ""), "\n")
+	return text
+}
+
+// step cuts out of an algorithm's file what stands between two lines.
+func step(algorithm, from, to string) string {
+	_, text, found := strings.Cut(algorithm, "\n"+from)
+	if to != "" && found {
+		text, _, found = strings.Cut(text, "\n"+to)
+	}
+	if !found {
+		panic("ratelimit/lua: a step is missing")
+	}
+	return text + "\n"
 }
 
 func scriptOf(a ratelimit.Algorithm) *Script {

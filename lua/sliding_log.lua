@@ -10,113 +10,106 @@
 -- State    a list of pairs: time, running total. The first pair does not count: its total is what had been spent
 --          before the second. Totals are modulo 2^23, well above the largest rate. Entries count while
 --          time + period > now. A key that does not exist is unused.
+-- TTL      set by each write to when the newest entry leaves the window and a second
 
-local MOD = 8388608
-
--- pair reads the i-th pair, counted from 0.
-local function pair(key, i)
-  local got = call('LRANGE', key, format('%d', 2 * i), format('%d', 2 * i + 1))
-  return tonumber(got[1]) or 0, tonumber(got[2]) or 0
-end
-
--- seek returns the first pair from `first` on that wanted(time, total) is true for, and the total of the pair before
--- it, which is `base` for `first` itself. Wanted is true from some pair on, for the newest at the latest. It gallops
--- from the head, where the answer nearly always is, then halves.
-local function seek(key, first, base, wanted)
-  local low, step = first - 1, 1
-  local high = call('LLEN', key) / 2 - 1
-  while low + step < high do
-    local time, total = pair(key, low + step)
-    if wanted(time, total) then
-      high = low + step
-    else
-      low, base, step = low + step, total, step * 2
-    end
-  end
+-- seek
+-- seek returns the first pair from `first` on whose time is later than `after` and whose total is at least `sum` beyond
+-- `from`, and the total of the pair before it, which is `base` for `first` itself. The newest pair is such a one. It
+-- gallops from the head, where the answer nearly always is, then halves.
+local function seek(key, first, base, after, sum, from)
+  local low, step, high = first - 1, 1, call('LLEN', key) / 2 - 1
   while high - low > 1 do
-    local middle = floor((low + high) / 2)
-    local time, total = pair(key, middle)
-    if wanted(time, total) then high = middle else low, base = middle, total end
+    local i = step and low + step or high
+    if i >= high then i, step = (low + high - (low + high) % 2) / 2, nil end
+    local pair = call('LRANGE', key, format('%d', 2 * i), format('%d', 2 * i + 1))
+    local time, total = tonumber(pair[1]) or 0, tonumber(pair[2]) or 0
+    if time > after and (total - from) % 8388608 >= sum then
+      high, step = i, nil
+    else
+      low, base, step = i, total, step and 2 * step
+    end
   end
   return high, base
 end
 
-local function look_log(key, spec, cost, extra, now, passed)
-  local period, rate = match(spec, '(%d+):(%d+)')
-  period, rate = tonumber(period), tonumber(rate)
-  local tail = pcall('LRANGE', key, '-2', '-1')
-  local replace = unusable(tail, 'LRANGE', key, '-2', '-1')
-  local newest, total = tonumber(tail[1]), tonumber(tail[2])
-  local known = whole(newest, 9007199254740991) and whole(total, MOD - 1)
-  local after, first, base, used, healed = now - period, 1, 0, 0, false
+-- look
+local period, rate = match(spec, '(%d+):(%d+)')
+period, rate = period + 0, rate + 0
+local tail = pcall('LRANGE', key, '-2', '-1')
+local replace = tail[1] and true
+if tail.err then
+  if not match(tail.err, 'WRONGTYPE') then call('LRANGE', key, '-2', '-1') end
+  replace = true
+end
+local newest, total = tonumber(tail[1]), tonumber(tail[2])
+local known = newest and total and newest >= 0 and newest < 9007199254740992 and total >= 0 and total < 8388608
+local first, base, used, healed, head = 1, 0, 0, false, nil
+if known then
+  local after = (now > newest and now or newest) - period
+  healed = newest - now > period + 60000000
+  known = newest > after
   if known then
-    if newest > now then after = newest - period end
-    healed = newest - now > period + MINUTE
-    local head = call('LRANGE', key, '0', '2')
+    head = call('LRANGE', key, '0', '5')
     base = tonumber(head[2])
-    known = newest > after and whole(base, MOD - 1)
-    if known then
-      if head[3] and (tonumber(head[3]) or 0) <= after then
-        first, base = seek(key, 1, base, function(time) return time > after end)
-      end
-      used = (total - base) % MOD
-    end
+    known = base and base >= 0 and base < 8388608
   end
-  if not known then newest, total, replace = 0, 0, replace or #tail > 0 end
-  return cost <= (used < rate and rate - used or 0), key, cost, extra, now, passed, period, rate, known, newest, total,
-    first, base, used, healed, replace
-end
-
--- give_back takes the oldest units out of the window by raising the total that does not count.
-local function give_back(key, first, base, used, back)
-  if back == used then
-    call('LTRIM', key, '-2', '-1')
-    return
-  end
-  local keep = seek(key, first, base, function(_, total) return (total - base) % MOD > back end)
-  if keep > 1 then call('LTRIM', key, format('%d', 2 * keep - 2), '-1') end
-  call('LSET', key, '1', format('%d', (base + back) % MOD))
-end
-
-local function finish_log(fits, key, cost, extra, now, passed, period, rate, known, newest, total, first, base, used, healed, replace)
-  local taken, wait = 0, 0
-  if fits then
-    taken = cost
-    if cost < 0 then
-      if -cost > used then taken = -used end
-    elseif extra > 0 then
-      local room = used < rate and rate - used or 0
-      taken = cost + (extra < room - cost and extra or room - cost)
+  if known then
+    if head[3] and not ((tonumber(head[3]) or 0) > after) then
+      first, base = 2, tonumber(head[4]) or 0
+      if not ((tonumber(head[5]) or 0) > after) then first, base = seek(key, 2, base, after, 0, 0) end
     end
-  elseif healed then
+    used = (total - base) % 8388608
+  end
+end
+if not known then newest, total = 0, 0 end
+local room = used < rate and rate - used or 0
+local fits = cost <= room
+
+-- finish with period, rate, known, newest, total, first, base, used, room, head, healed, replace
+local taken, wait = 0, 0
+if fits then
+  taken = cost
+  if cost < 0 then
+    if -cost > used then taken = -used end
+  elseif extra then
+    taken = extra < room - cost and cost + extra or room
+  end
+elseif cost > room and cost <= rate then
+  local needed = used + cost - rate
+  if healed then
     wait = period
-  elseif cost <= rate and used + cost > rate then
-    local needed = used + cost - rate
-    local last = seek(key, first, base, function(_, sum) return (sum - base) % MOD >= needed end)
-    wait = pair(key, last) + period - now
+  elseif first == 1 and (head[4] - base) % 8388608 >= needed then
+    wait = head[3] + period - now
+  else
+    local at = 2 * seek(key, first, base, -1, needed, base)
+    wait = call('LRANGE', key, format('%d', at), format('%d', at))[1] + period - now
   end
-  if healed or (taken > 0 and not known) then
-    used = used + taken
+end
+if taken ~= 0 or healed then
+  used = used + taken
+  if healed or not known then
+    if replace then call('DEL', key) end
     newest = now
-    if replace or known then call('DEL', key) end
-    local time = format('%d', now)
-    if used > 0 then call('RPUSH', key, time, '0', time, format('%d', used)) else call('RPUSH', key, time, '0') end
-    expire(key, period, passed)
-  elseif taken < 0 then
-    give_back(key, first, base, used, -taken)
-    used = used + taken
-    expire(key, newest + period - now, passed)
+    stamp = stamp or format('%d', now)
+    if used > 0 then call('RPUSH', key, stamp, '0', stamp, format('%d', used)) else call('RPUSH', key, stamp, '0') end
   elseif taken > 0 then
     if first > 1 then call('LTRIM', key, format('%d', 2 * first - 2), '-1') end
-    local sum = format('%d', (total + taken) % MOD)
-    if newest >= now and used > 0 then
-      call('LSET', key, '-1', sum)
+    total = (total + taken) % 8388608
+    if newest >= now and used > taken then
+      call('LSET', key, '-1', format('%d', total))
     else
       if now > newest then newest = now end
-      call('RPUSH', key, format('%d', newest), sum)
+      call('RPUSH', key, format('%d', newest), format('%d', total))
     end
-    used = used + taken
-    expire(key, newest + period - now, passed)
+  elseif used == 0 then
+    call('LTRIM', key, '-2', '-1')
+  else
+    local keep = seek(key, first, base, -1, 1 - taken, base)
+    if keep > 1 then call('LTRIM', key, format('%d', 2 * keep - 2), '-1') end
+    call('LSET', key, '1', format('%d', (base - taken) % 8388608))
   end
-  return format('%d %d %d %d %d', fits and 1 or 0, taken, newest - now, used, wait)
+  local time = (newest + period - now + 1000999) / 1000
+  if passed and time < 60000 then time = 60000 end
+  call('PEXPIRE', key, format('%d', time))
 end
+local reply = format('%d %d %d %d %d', fits and 1 or 0, taken, newest - now, used, wait)

@@ -7,13 +7,15 @@
 -- Reply    a list: time and total of the pair before the first entry, which does not count, then of each entry;
 --          empty if there is none
 
-local key, after = KEYS[1], tonumber(ARGV[2])
 local tail = pcall('LRANGE', key, '-2', '-1')
-if unusable(tail, 'LRANGE', key, '-2', '-1') then return {} end
-local newest, now = tonumber(tail[1]), clock(ARGV[3] ~= '' and ARGV[3])
-if not whole(newest, 9007199254740991) then return {} end
+if tail.err then
+  if not match(tail.err, 'WRONGTYPE') then call('LRANGE', key, '-2', '-1') end
+  return {}
+end
+local newest, after = tonumber(tail[1]), ARGV[2] + 0
+if not newest or call('LLEN', key) < 4 then return {} end
 local window = (now > newest and now or newest) - ARGV[1]
 if window > after then after = window end
-if newest <= after or call('LLEN', key) < 4 then return {} end
-local first = seek(key, 1, 0, function(time) return time > after end)
+if newest <= after then return {} end
+local first = seek(key, 1, 0, after, 0, 0)
 return call('LRANGE', key, format('%d', 2 * first - 2), format('%d', 2 * first + 999))

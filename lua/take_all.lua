@@ -7,26 +7,32 @@
 -- ARGV[2n+1+i] the i-th extra, after all specs and costs; absent means 0 for all
 -- Reply        the algorithms' own replies as text, separated by commas
 -- State        as the algorithms' own scripts keep it
+--
+-- lua.go puts the steps of the algorithms in place of the lines that name them.
 
-local passed = ARGV[1] ~= '' and ARGV[1]
-local now, n, all = clock(passed), #KEYS, true
-local looked, finish = {}, {}
+local n, all, saved = #KEYS, true, {}
 for i = 1, n do
-  local spec, look = ARGV[2 * i], nil
+  local key, spec, cost, extra = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1] + 0, tonumber(ARGV[2 * n + 1 + i])
   local kind = string.byte(spec, -1)
   if kind == 103 then
-    look, finish[i] = look_log, finish_log
+    -- look sliding_log
   elseif kind == 110 then
-    look, finish[i] = look_counter, finish_counter
+    -- look sliding_counter
   else
-    look, finish[i] = look_bucket, finish_bucket
+    -- look token_bucket
   end
-  looked[i] = { look(KEYS[i], spec, tonumber(ARGV[2 * i + 1]), tonumber(ARGV[2 * n + 1 + i] or 0), now, passed) }
-  all = all and looked[i][1]
 end
 for i = 1, n do
-  looked[i][1] = all
-  local reply = finish[i](unpack(looked[i], 1, 18))
-  looked[i] = type(reply) == 'number' and format('%d', reply) or reply
+  local key, cost, extra, fits, state = KEYS[i], ARGV[2 * i + 1] + 0, tonumber(ARGV[2 * n + 1 + i]), all, saved[i]
+  if state[1] == 103 then
+    -- finish sliding_log
+    saved[i] = reply
+  elseif state[1] == 110 then
+    -- finish sliding_counter
+    saved[i] = reply
+  else
+    -- finish token_bucket
+    saved[i] = type(reply) == 'number' and (left or format('%d', reply)) or reply
+  end
 end
-return table.concat(looked, ',')
+return table.concat(saved, ',')

@@ -11,97 +11,118 @@
 -- State    a hash. "at": when what is left was left. The field named by the spec: what is left, in parts; where the
 --          parts of a full bucket pass 2^52, only the part of one token, and "tokens" has the whole ones.
 --          A key that does not exist is a full bucket. A spec that is not there is a limit that was changed.
+-- TTL      set by the first write of each refill period to twice that and a second; at most 50 years
 
-local function look_bucket(key, spec, cost, extra, now, passed)
-  local p, r, capacity = match(spec, '(%d+):(%d+):(%d+)')
-  p, r, capacity = tonumber(p), tonumber(r), tonumber(capacity)
-  local top = capacity * p
-  local wide = top >= 4503599627370496 - r
-  local got, full
+-- look
+local p, r, capacity = match(spec, '(%d+):(%d+):(%d+)')
+p, r, capacity = p + 0, r + 0, capacity + 0
+local top = capacity * p
+local wide = top >= 4503599627370496 - r
+local got, full
+if wide then
+  got = pcall('HMGET', key, 'at', spec, 'tokens')
+  local rest
+  full, rest = muldiv(p, capacity, r)
+  if rest > 0 then full = full + 1 end
+else
+  got = pcall('HMGET', key, 'at', spec)
+  full = top / r
+  if full % 1 > 0 then full = full - full % 1 + 1 end
+end
+local replace, renew, healed, behind = false, true, false, 0
+if got.err then
+  if not match(got.err, 'WRONGTYPE') then call('HMGET', key, 'at') end
+  replace = true
+end
+local at, part, tokens = tonumber(got[1]), tonumber(got[2]), 0
+local known = at and at >= 0 and at < 9007199254740992
+if known and part then
   if wide then
-    got = pcall('HMGET', key, 'at', spec, 'tokens')
-    local q, rest = muldiv(p, capacity, r)
-    if rest > 0 then q = q + 1 end
-    full = q < 9007199254740991 and q or 9007199254740991
+    tokens = tonumber(got[3])
+    known = part >= 0 and part < p and tokens and tokens >= 0 and tokens <= capacity
   else
-    got = pcall('HMGET', key, 'at', spec)
-    full = ceil(top / r)
+    known = part >= 0 and part <= top
   end
-  local replace = unusable(got, 'HMGET', key, 'at')
-  local at, tokens, part = tonumber(got[1]), 0, tonumber(got[2])
-  local known = whole(at, 9007199254740991)
-  if known and got[2] then
-    if wide then tokens = tonumber(got[3]) end
-    known = whole(part, wide and p - 1 or top) and whole(tokens, capacity)
-  elseif known then
-    known, replace = false, true
-    local all = call('HGETALL', key)
-    tokens, part = 0, 0
-    for i = 1, #all, 2 do
-      local n = tonumber(all[i + 1])
-      local old = match(all[i], '^(%d+):%d+:%d+$')
-      if not whole(n, 9007199254740991) then
-        known = false
-        break
-      elseif all[i] == 'tokens' then
+elseif known then
+  known, replace, tokens, part = false, true, 0, 0
+  local all = call('HGETALL', key)
+  for i = 1, #all, 2 do
+    local old, n = match(all[i], '^([1-9]%d*):%d+:%d+$'), tonumber(all[i + 1])
+    if n and n >= 0 and n < 9007199254740992 then
+      if all[i] == 'tokens' then
         tokens = tokens + n
-      elseif old and tonumber(old) > 0 then
-        known, tokens = true, tokens + floor(n / old)
+      elseif old then
+        known, tokens = true, tokens + (n - n % old) / old
       end
     end
-    if tokens > capacity then tokens = capacity end
   end
-
-  local behind, healed, renew = 0, false, true
-  if known then
-    local elapsed = now - at
-    if elapsed >= full then
-      tokens, part = capacity, 0
-    elseif elapsed > 0 then
-      local q, rest = muldiv(elapsed, r, p)
-      tokens, part = tokens + q, part + rest
-    elseif -elapsed > full + MINUTE then
-      healed = true
-    else
-      behind = -elapsed
-    end
-    if part >= p then
-      local rest = part % p
-      tokens, part = tokens + (part - rest) / p, rest
-    end
-    if tokens >= capacity then tokens, part = capacity, 0 end
-    local age = full < SECOND and SECOND or full
-    renew = replace or now - now % age ~= at - at % age
-  else
-    tokens, part = capacity, 0
-  end
-  return cost <= tokens, key, spec, cost, extra, now, passed, p, capacity, wide, full, tokens, part, behind, healed, renew, replace
+  if tokens > capacity then tokens = capacity end
+  if not wide then tokens, part = 0, tokens * p end
 end
+if known then
+  local elapsed = now - at
+  if elapsed >= full then
+    known = false
+  elseif elapsed < 0 then
+    if -elapsed > full + 60000000 then healed = true else behind = -elapsed end
+  elseif wide then
+    local q, rest = muldiv(elapsed, r, p)
+    tokens, part = tokens + q, part + rest
+    if part >= p then tokens, part = tokens + 1, part - p end
+    if tokens >= capacity then tokens, part = capacity, 0 end
+  else
+    part = part + elapsed * r
+    if part > top then part = top end
+  end
+  local age = full < 1000000 and 1000000 or full
+  renew = replace or now - now % age ~= at - at % age
+end
+if not known then
+  if wide then tokens, part = capacity, 0 else part = top end
+end
+local fits
+if wide then fits = tokens >= cost else fits = part >= cost * p end
 
-local function finish_bucket(fits, key, spec, cost, extra, now, passed, p, capacity, wide, full, tokens, part, behind, healed, renew, replace)
-  local taken = 0
-  if fits then
-    taken = cost
+-- finish with spec, p, r, capacity, top, wide, full, part, tokens, behind, healed, renew, replace
+local taken, left = 0, nil
+if fits then
+  taken = cost
+  if cost < 0 or extra then
+    local there = wide and tokens or (part - part % p) / p
     if cost < 0 then
-      if -cost > capacity - tokens then taken = tokens - capacity end
-    elseif extra > 0 then
-      taken = cost + (extra < tokens - cost and extra or tokens - cost)
+      if -cost > capacity - there then taken = there - capacity end
+    elseif extra > there - cost then
+      taken = there
+    else
+      taken = cost + extra
     end
+  end
+  if wide then
     tokens = tokens - taken
     if tokens == capacity then part = 0 end
+  else
+    part = part - taken * p
+    if part > top then part = top end
   end
-  if taken ~= 0 or healed then
-    if replace then call('DEL', key) end
-    if wide then
-      call('HSET', key, 'at', format('%d', now + behind), spec, format('%d', part), 'tokens', format('%d', tokens))
-    else
-      call('HSET', key, 'at', format('%d', now + behind), spec, format('%d', tokens * p + part))
-    end
-    if renew then expire(key, behind + full + (full < SECOND and SECOND or full), passed) end
+end
+if taken ~= 0 or healed then
+  if replace then call('DEL', key) end
+  stamp, left = stamp or format('%d', now), format('%d', part)
+  call('HSET', key, 'at', behind > 0 and format('%d', now + behind) or stamp, spec, left)
+  if wide then call('HSET', key, 'tokens', format('%d', tokens)) end
+  if renew then
+    local time = behind + full + (full < 1000000 and 1000000 or full)
+    if time > 1576800000000000 then time = 1576800000000000 end
+    time = (time + 1000999) / 1000
+    if passed and time < 60000 then time = 60000 end
+    call('PEXPIRE', key, format('%d', time))
   end
-  if wide or behind > 0 or (fits and taken ~= cost) then
-    return format('%d %d %d %d %d', fits and 1 or 0, taken, behind, tokens, part)
-  end
-  local parts = tokens * p + part
-  return fits and parts or -1 - parts
+end
+local reply
+if wide then
+  reply = format('%d %d %d %d %d', fits and 1 or 0, taken, behind, tokens, part)
+elseif behind > 0 or (fits and taken ~= cost) then
+  reply = format('%d %d %d %d %d', fits and 1 or 0, taken, behind, (part - part % p) / p, part % p)
+else
+  reply = fits and part or -1 - part
 end
