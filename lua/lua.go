@@ -75,9 +75,9 @@ func together() string {
 	} {
 		carried, _, _ := strings.Cut(step(algorithm, with, ""), "\n")
 		script = strings.Replace(script, "-- look "+name+"\n",
-			look(algorithm)+"all, saved[i] = all and fits, { kind, "+carried+" }\n", 1)
+			look(algorithm)+"all, saved[i] = all and fits, { kind, cost, extra, "+carried+" }\n", 1)
 		script = strings.Replace(script, "-- finish "+name+"\n",
-			"local _, "+carried+" = unpack(state, 1, "+strconv.Itoa(2+strings.Count(carried, ","))+")\n"+finish(algorithm), 1)
+			"local "+carried+" = unpack(state, 4, "+strconv.Itoa(4+strings.Count(carried, ","))+")\n"+finish(algorithm), 1)
 	}
 	return script
 }

@@ -11,8 +11,9 @@
 -- lua.go puts the steps of the algorithms in place of the lines that name them.
 
 local n, all, saved = #KEYS, true, {}
+local extras = ARGV[2 * n + 2]
 for i = 1, n do
-  local key, spec, cost, extra = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1] + 0, tonumber(ARGV[2 * n + 1 + i])
+  local key, spec, cost, extra = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1] + 0, extras and ARGV[2 * n + 1 + i] + 0
   local kind = string.byte(spec, -1)
   if kind == 103 then
     -- look sliding_log
@@ -23,11 +24,12 @@ for i = 1, n do
   end
 end
 for i = 1, n do
-  local key, cost, extra, fits, state = KEYS[i], ARGV[2 * i + 1] + 0, tonumber(ARGV[2 * n + 1 + i]), all, saved[i]
-  if state[1] == 103 then
+  local key, fits, state = KEYS[i], all, saved[i]
+  local kind, cost, extra = state[1], state[2], state[3]
+  if kind == 103 then
     -- finish sliding_log
     saved[i] = reply
-  elseif state[1] == 110 then
+  elseif kind == 110 then
     -- finish sliding_counter
     saved[i] = reply
   else
