@@ -34,7 +34,7 @@ for i = 1, n do
     saved[i] = reply
   else
     -- finish token_bucket
-    saved[i] = type(reply) == 'number' and (left or format('%d', reply)) or reply
+    saved[i] = type(reply) == 'number' and (fits and left or format('%d', reply)) or reply
   end
 end
 return table.concat(saved, ',')
