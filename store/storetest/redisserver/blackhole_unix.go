@@ -15,12 +15,20 @@ import (
 // is full, so the kernel drops what asks for a connection.
 func BlackHole(tb testing.TB) string {
 	tb.Helper()
+	syscall.ForkLock.RLock()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		tb.Fatalf("redisserver: black hole: %v", os.NewSyscallError("socket", err))
 	}
 	tb.Cleanup(func() { _ = syscall.Close(fd) })
-	syscall.CloseOnExec(fd)
+	// Connections that ended a while ago may still hold the port.
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		tb.Fatalf("redisserver: black hole: %v", os.NewSyscallError("setsockopt", err))
+	}
 	port := freePort(tb)
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		tb.Fatalf("redisserver: black hole: %v", os.NewSyscallError("bind", err))

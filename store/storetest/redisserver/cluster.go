@@ -2,7 +2,9 @@ package redisserver
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -121,7 +123,7 @@ func (c *ClusterServers) meet(n *Server) {
 	c.do(c.Nodes[0], "CLUSTER", "MEET", host, strconv.Itoa(n.Port()))
 }
 
-// settle waits until every node knows every other and calls the Cluster whole.
+// settle waits until every node knows every other, calls the Cluster whole, and agrees with the others.
 func (c *ClusterServers) settle() {
 	c.tb.Helper()
 	c.await("settle", func() error {
@@ -135,8 +137,39 @@ func (c *ClusterServers) settle() {
 				return fmt.Errorf("%s: state %s, knows %s nodes", n.Addr, info["cluster_state"], info["cluster_known_nodes"])
 			}
 		}
-		return nil
+		return c.agree()
 	})
+}
+
+// agree returns nil once all nodes that are up agree who owns what, and since which epoch. A node that takes a slot
+// with an epoch behind one it has not heard of loses it again, and the slot's redirections then run in a circle.
+func (c *ClusterServers) agree() error {
+	var first string
+	for _, n := range c.Nodes {
+		text, err := n.Text("CLUSTER", "NODES")
+		if err != nil {
+			continue
+		}
+		var views []string
+		for line := range strings.Lines(text) {
+			// id address flags master ping pong epoch link slots…; slots on the move are in brackets
+			f := strings.Fields(line)
+			if len(f) < 8 || strings.Contains(f[2], "fail") {
+				continue
+			}
+			slots, _, _ := strings.Cut(strings.Join(f[8:], " "), "[")
+			views = append(views, f[0]+" "+f[6]+" "+strings.TrimSpace(slots))
+		}
+		slices.Sort(views)
+		view := strings.Join(views, "\n")
+		if first == "" {
+			first = view
+		}
+		if view != first {
+			return fmt.Errorf("%s sees\n%s\nand another node\n%s", n.Addr, view, first)
+		}
+	}
+	return nil
 }
 
 func (c *ClusterServers) id(n *Server) string {

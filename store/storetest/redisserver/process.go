@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"syscall"
 	"testing"
 )
 
@@ -61,8 +62,13 @@ func freePort(tb testing.TB) int {
 
 func free(port int) bool {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
+	return err == nil && closeListener(l) == nil
+}
+
+// closeListener closes l at a moment when no process is being started: until its program runs, a child holds copies of
+// all descriptors, and with them the port.
+func closeListener(l net.Listener) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return l.Close()
 }

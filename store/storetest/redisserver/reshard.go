@@ -38,7 +38,7 @@ func (c *ClusterServers) MoveKey(key string, from, to *Server) {
 	c.do(from, "MIGRATE", host, strconv.Itoa(to.Port()), key, "0", "5000")
 }
 
-// FinishMove gives the slot to its new owner and tells every node.
+// FinishMove gives the slot to its new owner, tells every node, and waits until they agree.
 func (c *ClusterServers) FinishMove(slot int, from, to *Server) {
 	c.tb.Helper()
 	id := c.id(to)
@@ -52,4 +52,5 @@ func (c *ClusterServers) FinishMove(slot int, from, to *Server) {
 		}
 		c.do(n, "CLUSTER", "SETSLOT", strconv.Itoa(slot), "NODE", id)
 	}
+	c.await("move", c.agree)
 }

@@ -2,8 +2,9 @@
 // stub servers that break the protocol's promises on purpose. It needs no client library: tests look into a server
 // with Server.Do.
 //
-// The program is redis-server, or what the environment variable REDIS_SERVER names (valkey-server, for instance). A
-// test that wants one where there is none is skipped, and fails if CI is "true".
+// The program is redis-server, or what the environment variable REDIS_SERVER names: valkey-server, for instance, or a
+// script that turns redis-server's arguments into those of another server and then execs it. A test that wants one
+// where there is none is skipped, and fails if CI is "true".
 package redisserver
 
 import (
@@ -115,7 +116,10 @@ func (s *Server) await() {
 	s.tb.Fatalf("redisserver: found no free port\n%s", s.Log())
 }
 
-var errEnded = errors.New("the server ended")
+var (
+	errEnded    = errors.New("the server ended")
+	errStranger = errors.New("another server answers at this port")
+)
 
 // answers waits until our own process, and not another one on its port, answers PING.
 func (s *Server) answers() error {
@@ -135,15 +139,13 @@ func (s *Server) answers() error {
 			return err
 		}
 		info, err := s.Info("server")
-		if err != nil || info["process_id"] == strconv.Itoa(s.process().os.Pid) {
-			return nil
+		if err != nil && !errors.As(err, &refused) {
+			return err
 		}
-		select { // a stranger, or the child of a script; ours ends soon if its port was taken
-		case <-done:
-			return fatal{errEnded}
-		case <-time.After(300 * time.Millisecond):
-			return nil
+		if id, ok := info["process_id"]; ok && id != strconv.Itoa(s.process().os.Pid) {
+			return errStranger // it has our port, so ours ends soon
 		}
+		return nil
 	})
 }
 

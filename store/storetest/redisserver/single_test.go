@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -143,6 +144,18 @@ func TestMissingServer(t *testing.T) {
 	}
 }
 
+func TestScript(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "server")
+	text := fmt.Sprintf("#!/bin/sh\nexec %q \"$@\" --maxmemory 5mb\n", find(t))
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("REDIS_SERVER", script)
+	if got, err := Single(t).Text("CONFIG", "GET", "maxmemory"); got != "maxmemory 5242880" || err != nil {
+		t.Errorf("CONFIG GET: %q, %v", got, err)
+	}
+}
+
 // A crash runs no Cleanup; the kernel ends the server then.
 func TestOrphan(t *testing.T) {
 	const crash = "REDISSERVER_TEST_CRASH"
@@ -184,6 +197,7 @@ type recorder struct {
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.stop("fatal: " + fmt.Sprintf(format, args...))
 }
+
 func (r *recorder) Skipf(format string, args ...any) { r.stop("skip: " + fmt.Sprintf(format, args...)) }
 
 func (r *recorder) stop(end string) {

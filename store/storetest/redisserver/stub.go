@@ -81,7 +81,7 @@ func (s *Stub) Up() {
 func (s *Stub) Down() {
 	s.mu.Lock()
 	if s.listener != nil {
-		_ = s.listener.Close()
+		_ = closeListener(s.listener)
 		s.listener = nil
 	}
 	for _, c := range s.conns {
