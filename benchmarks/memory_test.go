@@ -34,8 +34,8 @@ func BenchmarkMemory(b *testing.B) {
 				b.Run("lib="+lib.name, func(b *testing.B) {
 					if l == nil {
 						l, stop = lib.make(b, row.n, row.period)
-						for _, key := range keys {
-							l(key)
+						for _, i := range rand.Perm(len(keys)) { // not in the order in which they will be asked for
+							l(keys[i])
 						}
 						runtime.GC()
 					}

@@ -71,25 +71,25 @@ func (s *Store) evict(near *shard, used uint64, now int64) bool {
 
 // forgetIdle forgets a state of sh that equals an unused key, if there is one.
 func (s *Store) forgetIdle(sh *shard, now int64) bool {
-	if sh.idle == nil {
-		sh.idle = sh.rank(func(e *entry) int64 { return e.state.Unused() })
+	v := sh.inOrder()
+	if v.idle == nil {
+		v.idle = sh.rank(func(e *entry) int64 { return e.state.Unused() })
 	}
-	for len(sh.idle) > 0 && sh.idle[0].rank <= now {
-		r := sh.idle.pop()
-		e := r.entry
-		if e.key == "" {
+	for len(v.idle) > 0 && v.idle[0].rank <= now {
+		e := v.idle.pop().entry
+		if e.isFree() {
 			continue
 		}
 		if unused := e.state.Unused(); unused > now {
-			sh.idle.push(ranked{rank: unused, entry: e}) // it was used after it entered the queue
+			v.idle.push(ranked{rank: unused, entry: e}) // it was used after it came in
 			continue
 		}
 		s.forget(sh, e)
 		s.expired.Add(1)
 		return true
 	}
-	if len(sh.idle) > 0 {
-		sh.due.Store(sh.idle[0].rank)
+	if len(v.idle) > 0 {
+		sh.due.Store(v.idle[0].rank)
 	} else {
 		sh.due.Store(never)
 	}
@@ -98,12 +98,13 @@ func (s *Store) forgetIdle(sh *shard, now int64) bool {
 
 // forgetOldest forgets the least recently used state of sh, if there is one that was not used since used.
 func (s *Store) forgetOldest(sh *shard, used uint64, now int64) bool {
+	v := sh.inOrder()
 	for range 2 {
 		// What was used after the queue was made is in it no more, and is newer than all that is.
-		for len(sh.old) > 0 {
-			r := sh.old.pop()
+		for len(v.old) > 0 {
+			r := v.old.pop()
 			e := r.entry
-			if e.key == "" || e.used != uint64(r.rank) || e.used >= used {
+			if e.isFree() || e.used != uint64(r.rank) || e.used >= used {
 				continue
 			}
 			if e.state.Unused() <= now {
@@ -114,16 +115,23 @@ func (s *Store) forgetOldest(sh *shard, used uint64, now int64) bool {
 			s.forget(sh, e)
 			return true
 		}
-		sh.old = sh.rank(func(e *entry) int64 { return int64(e.used) })
+		v.old = sh.rank(func(e *entry) int64 { return int64(e.used) })
 	}
 	return false
+}
+
+func (sh *shard) inOrder() *victims {
+	if sh.victims == nil {
+		sh.victims = &victims{}
+	}
+	return sh.victims
 }
 
 // rank returns the entries of sh in a queue.
 func (sh *shard) rank(by func(*entry) int64) queue {
 	q := make(queue, 0, sh.live+1)
-	for i := range sh.entries {
-		if e := &sh.entries[i]; e.key != "" {
+	for i := range sh.table.entries {
+		if e := &sh.table.entries[i]; !e.isFree() {
 			q = append(q, ranked{rank: by(e), entry: e})
 		}
 	}
@@ -137,21 +145,13 @@ func (sh *shard) unusedFrom(e *entry, at int64) {
 		sh.due.Store(at)
 	}
 	sh.soonest = min(sh.soonest, at)
-	if sh.idle == nil {
+	v := sh.victims
+	if v == nil || v.idle == nil {
 		return
 	}
-	if len(sh.idle) > 2*sh.live { // then entries stand in it more than once
-		sh.idle = nil
+	if len(v.idle) > 2*sh.live { // then entries stand in it more than once
+		v.idle = nil
 		return
 	}
-	sh.idle.push(ranked{rank: at, entry: e})
-}
-
-// forget removes e from sh, which is locked.
-func (s *Store) forget(sh *shard, e *entry) {
-	l := e.state.Machine().Limit()
-	n := weight(&e.state)
-	sh.remove(s.hash(e.key, &l), e)
-	s.keys.Add(-1)
-	s.charged.Add(-n)
+	v.idle.push(ranked{rank: at, entry: e})
 }

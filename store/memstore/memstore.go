@@ -63,7 +63,7 @@ var (
 )
 
 const (
-	shardKeys = 4096 // about how many states share a lock; bounds the work that is done under one
+	shardKeys = 8192 // about how many states share a lock; bounds the work that is done under one
 	maxShards = 4096
 )
 
@@ -110,7 +110,7 @@ func (s *Store) Take(ctx context.Context, req ratelimit.Request) (res ratelimit.
 	now := s.now()
 
 	sh.mu.Lock()
-	e := sh.find(hash, key, req.Limit)
+	e := sh.table.find(hash, key, req.Limit)
 	if e == nil {
 		return s.takeNew(sh, hash, key, now, &req)
 	}
@@ -129,8 +129,8 @@ func (s *Store) Take(ctx context.Context, req ratelimit.Request) (res ratelimit.
 		sh.mu.Unlock()
 		return res, nil
 	}
-	if unused := now + res.ResetAfter.Microseconds(); other || req.Cost < 0 || unused < sh.due.Load() {
-		sh.unusedFrom(e, unused)
+	if other || req.Cost < 0 { // else it is later than before
+		sh.unusedFrom(e, e.state.Unused())
 	}
 	used, grown := e.used, weight(&e.state)-before
 	if grown != 0 {
@@ -166,8 +166,7 @@ func (s *Store) takeNew(sh *shard, hash uint64, key string, now int64, req *rate
 		b.decide(s, now)
 		return b.results[0], nil
 	}
-	sh.insert(hash, key, state)
-	s.keys.Add(1)
+	s.insert(sh, hash, key, state)
 	sh.mu.Unlock()
 	if s.sweeper.awake(now) {
 		s.sweep(now)
@@ -194,7 +193,7 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*ratelimit.Limi
 		hash := s.hash(key, l)
 		sh := s.shard(hash)
 		sh.mu.Lock()
-		if e := sh.find(hash, key, l); e != nil {
+		if e := sh.table.find(hash, key, l); e != nil {
 			s.forget(sh, e)
 		}
 		sh.mu.Unlock()
@@ -221,7 +220,7 @@ func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit)
 	now := s.now()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e := sh.find(hash, key, limit)
+	e := sh.table.find(hash, key, limit)
 	if e == nil {
 		return nil, nil
 	}
@@ -243,15 +242,3 @@ func (s *Store) now() int64 {
 	}
 	return s.clock().UnixMicro()
 }
-
-// hash is that of a state: what tells it apart is the key and the limit's Algorithm and Name.
-func (s *Store) hash(key string, l *ratelimit.Limit) uint64 {
-	h := maphash.String(s.seed, key)
-	if l.Name != "" || l.Algorithm != 0 {
-		const odd = 0x9e3779b97f4a7c15
-		h ^= (maphash.String(s.seed, l.Name) + uint64(l.Algorithm)) * odd
-	}
-	return h
-}
-
-func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>s.shift] }

@@ -1,131 +1,110 @@
 package memstore
 
 import (
-	"math"
-	"strings"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
 	"github.com/sluicego/ratelimit"
 )
 
-// An entry is the state of one key under one limit: one cache line. It is free if key is empty.
-type entry struct {
-	key   string
-	state ratelimit.State // its Machine tells the limit's Algorithm and Name, and is never nil
-	used  uint64          // the shard's count of uses at the last one; of a free entry, the next free one plus 1
-}
-
-// A shard is a part of the states under one lock: entries in one slice, and an open-addressing table of places in it.
+// A shard is a part of the states under one lock.
 type shard struct {
-	mu      sync.Mutex
-	slots   []slot // its length is a power of two, at least 4/3 of the capacity of entries
-	entries []entry
-	free    uint64        // the first free entry plus 1; 0 if there is none
+	// What each decision needs is on one cache line.
+	mu    sync.Mutex
+	table table
+	uses  uint64 // how often entries were used
+
+	room    int           // how many empty entries may yet be filled
 	live    int           // entries that are not free
-	uses    uint64        // how often entries were used
-	due     *atomic.Int64 // no state equals an unused key before this time
 	number  int           // which of the shards it is
+	due     *atomic.Int64 // no state equals an unused key before this time
 	hand    int           // the entry that the sweep looks at next
 	soonest int64         // what the sweep will set due to when it is through
-	idle    queue         // entries by when they equal an unused key, or earlier; nil until an eviction needs it
-	old     queue         // entries by last use, but for those used since it was made; nil until an eviction needs it
+	victims *victims      // nil until an eviction needs it
+	_       [8]byte
+}
+
+// victims are the entries of a shard in the order in which they may have to go.
+type victims struct {
+	idle queue // by when they equal an unused key, or earlier
+	old  queue // by last use, but for those used since it was made
 }
 
 // never is later than any time.
 const never = 1 << 62
 
-// A slot is the lower half of a hash and a place in entries plus 1; 0 is empty.
-type slot uint64
-
-func slotOf(hash uint64, place int) slot { return slot(hash<<32 | uint64(place+1)) }
-
-func (s slot) place() int { return int(uint32(s)) - 1 }
-
-// tag is the lower half of the hash, whose lower bits are where in the table the slot belongs.
-func (s slot) tag() uint32 { return uint32(s >> 32) }
-
-// find returns the entry of key under limit's Algorithm and Name, or nil.
-func (sh *shard) find(hash uint64, key string, limit *ratelimit.Limit) *entry {
-	mask := len(sh.slots) - 1
-	if mask < 0 {
-		return nil
-	}
-	for i := int(uint32(hash)) & mask; ; i = (i + 1) & mask {
-		sl := sh.slots[i]
-		if sl == 0 {
-			return nil
-		}
-		if sl.tag() != uint32(hash) {
-			continue
-		}
-		if e := &sh.entries[sl.place()]; e.key == key && e.state.Machine().Shares(limit) {
-			return e
-		}
-	}
+// hash is that of a state: what tells it apart is the key and the limit's Algorithm and Name.
+func (s *Store) hash(key string, l *ratelimit.Limit) uint64 {
+	return mix(maphash.String(s.seed, key), s.seed, l)
 }
 
-// insert adds a state that is not there yet.
-func (sh *shard) insert(hash uint64, key string, state ratelimit.State) {
-	if sh.free == 0 && len(sh.entries) == cap(sh.entries) {
-		sh.resize(max(12, cap(sh.entries)*3/2))
+func (s *Store) hashOf(e *entry) uint64 {
+	l := e.state.Machine().Limit()
+	if e.size == isLong {
+		return s.hash(*e.long, &l)
 	}
-	place := int(sh.free) - 1
-	if place >= 0 {
-		sh.free = sh.entries[place].used
-	} else {
-		place = len(sh.entries)
-		sh.entries = sh.entries[:place+1]
+	return mix(maphash.Bytes(s.seed, e.text[:e.size]), s.seed, &l)
+}
+
+func mix(hash uint64, seed maphash.Seed, l *ratelimit.Limit) uint64 {
+	if l.Name != "" || l.Algorithm != 0 {
+		const odd = 0x9e3779b97f4a7c15
+		hash ^= (maphash.String(seed, l.Name) + uint64(l.Algorithm)) * odd
 	}
-	sh.uses++
+	return hash
+}
+
+func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>s.shift] }
+
+// insert adds to sh, which is locked, a state that is not there yet and has its place reserved.
+func (s *Store) insert(sh *shard, hash uint64, key string, state ratelimit.State) {
+	if sh.room == 0 {
+		s.resize(sh, grown(sh.live))
+	}
+	e, wasEmpty := sh.table.add(hash)
+	if wasEmpty {
+		sh.room--
+	}
 	sh.live++
-	e := &sh.entries[place]
-	*e = entry{key: strings.Clone(key), state: state, used: sh.uses} // key may be part of a large buffer
-	sh.put(slotOf(hash, place))
+	sh.uses++
+	e.state, e.used = state, sh.uses
+	e.setKey(key)
+	s.keys.Add(1)
 	sh.unusedFrom(e, state.Unused())
 }
 
-func (sh *shard) put(sl slot) {
-	mask := len(sh.slots) - 1
-	i := int(sl.tag()) & mask
-	for sh.slots[i] != 0 {
-		i = (i + 1) & mask
-	}
-	sh.slots[i] = sl
-}
-
-// resize gives room for n entries, and moves them together.
-func (sh *shard) resize(n int) {
-	slots, entries := sh.slots, sh.entries
-	size := 16
-	for size*3 < n*4 {
-		size *= 2
-	}
-	sh.slots, sh.entries = make([]slot, size), make([]entry, 0, n)
-	for _, sl := range slots {
-		if sl != 0 {
-			sh.put(sl&^math.MaxUint32 | slot(len(sh.entries)+1))
-			sh.entries = append(sh.entries, entries[sl.place()])
-		}
-	}
-	sh.free, sh.hand, sh.idle, sh.old = 0, 0, nil, nil
-}
-
-// remove frees e, whose hash is given.
-func (sh *shard) remove(hash uint64, e *entry) {
-	mask := len(sh.slots) - 1
-	hole := int(uint32(hash)) & mask
-	for sh.slots[hole].tag() != uint32(hash) || &sh.entries[sh.slots[hole].place()] != e {
-		hole = (hole + 1) & mask
-	}
-	*e = entry{used: sh.free}
-	sh.free = uint64(sh.slots[hole].place()) + 1
+// forget removes e from sh, which is locked.
+func (s *Store) forget(sh *shard, e *entry) {
+	s.keys.Add(-1)
+	s.charged.Add(-weight(&e.state))
 	sh.live--
-	for i := (hole + 1) & mask; sh.slots[i] != 0; i = (i + 1) & mask {
-		if (i-int(sh.slots[i].tag()))&mask >= (i-hole)&mask { // then the hole lies between its home and it
-			sh.slots[hole] = sh.slots[i]
-			hole = i
+	if sh.table.remove(s.hashOf(e), e) {
+		sh.room++
+	}
+}
+
+// resize makes the table of sh anew, for up to n entries.
+func (s *Store) resize(sh *shard, n int) {
+	old := sh.table.entries
+	groups := (n + 6) / 7
+	sh.table = newTable(groups)
+	sh.room = groups*7 - sh.live
+	for i := range old {
+		if !old[i].isFree() {
+			e, _ := sh.table.add(s.hashOf(&old[i]))
+			*e = old[i]
 		}
 	}
-	sh.slots[hole] = 0
+	sh.hand, sh.victims = 0, nil
+}
+
+// grown is what to make room for where there are n entries. One step is to a little more than a shard's share of
+// MaxKeys, where it will stay.
+func grown(n int) int {
+	const share = shardKeys + shardKeys/16
+	if n < share && n > share/2 {
+		return share
+	}
+	return max(14, n*3/2)
 }

@@ -40,6 +40,9 @@ func (s *Store) sweep(now int64) {
 	defer sw.mu.Unlock()
 	// A state is left for a while in case its key comes back, and the sweeper rests as long: the more keys the longer,
 	// so that walking takes a fixed and small part of the time.
+	if rested := sw.rested.Load(); now < rested {
+		s.setBack()
+	}
 	pause := max(sweepPause, sweepPerKey*s.keys.Load())
 	steps := sweepSteps
 	for range s.shards {
@@ -58,19 +61,30 @@ func (s *Store) sweep(now int64) {
 	sw.rested.Store(now)
 }
 
+// setBack is for a clock that was: what the shards know of the times ahead may be too late by then.
+func (s *Store) setBack() {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sh.due.Store(longAgo)
+		sh.victims = nil
+		sh.mu.Unlock()
+	}
+}
+
 // sweepShard forgets states of sh, which is locked, that equalled an unused key at a time. It goes on where it stopped,
 // takes its steps off steps, and reports whether it is through.
 func (s *Store) sweepShard(sh *shard, at int64, steps *int) bool {
 	if sh.hand == 0 {
 		sh.soonest = never
 	}
-	for ; sh.hand < len(sh.entries); sh.hand++ {
+	for ; sh.hand < len(sh.table.entries); sh.hand++ {
 		if *steps <= 0 {
 			return false
 		}
 		*steps--
-		e := &sh.entries[sh.hand]
-		if e.key == "" {
+		e := &sh.table.entries[sh.hand]
+		if e.isFree() {
 			continue
 		}
 		unused := e.state.Unused()
@@ -84,8 +98,8 @@ func (s *Store) sweepShard(sh *shard, at int64, steps *int) bool {
 	}
 	sh.hand = 0
 	sh.due.Store(sh.soonest)
-	if n := cap(sh.entries); n > 64 && sh.live < n/4 {
-		sh.resize(max(12, sh.live*3/2))
+	if n := len(sh.table.entries); n > 64 && sh.live < n/4 {
+		s.resize(sh, grown(sh.live))
 	}
 	return true
 }

@@ -82,8 +82,7 @@ func (b *batch) decide(s *Store, now int64) {
 	}
 	changed := ratelimit.StepAll(now, b.steps[:b.n], b.results[:b.n])
 	grown := b.note()
-	inserted := b.insert()
-	s.keys.Add(inserted)
+	inserted := b.insert(s)
 	s.charged.Add(grown + inserted - reserved)
 	b.unlock(s)
 	if grown > 0 {
@@ -112,7 +111,7 @@ func (b *batch) unlock(s *Store) {
 func (b *batch) find() (need int64) {
 	for i := range b.n {
 		p, st := &b.places[i], &b.steps[i]
-		e := p.shard.find(p.hash, p.key, p.limit)
+		e := p.shard.table.find(p.hash, p.key, p.limit)
 		p.entry = e
 		if e == nil {
 			p.weight, p.used, p.other = 0, never, false
@@ -148,8 +147,8 @@ func (b *batch) note() (grown int64) {
 		if p.entry == nil {
 			continue
 		}
-		if unused := st.State.Unused(); p.other || st.Cost < 0 || unused < p.shard.due.Load() {
-			p.shard.unusedFrom(p.entry, unused)
+		if p.other || st.Cost < 0 {
+			p.shard.unusedFrom(p.entry, st.State.Unused())
 		}
 		grown += weight(st.State) - p.weight
 	}
@@ -157,11 +156,11 @@ func (b *batch) note() (grown int64) {
 }
 
 // insert keeps the states that are new, and returns how many they are. Entries found before are not good after it.
-func (b *batch) insert() (n int64) {
+func (b *batch) insert(s *Store) (n int64) {
 	for i := range b.n {
 		p := &b.places[i]
 		if p.entry == nil && b.fresh[i].Machine() != nil {
-			p.shard.insert(p.hash, p.key, b.fresh[i])
+			s.insert(p.shard, p.hash, p.key, b.fresh[i])
 			n++
 		}
 	}
