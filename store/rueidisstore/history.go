@@ -2,6 +2,7 @@ package rueidisstore
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -10,12 +11,15 @@ import (
 )
 
 // History returns what key has spent under a SlidingLog limit and is still in the window, oldest first. It reads
-// 500 entries a call, so that no call is long; what is spent meanwhile may or may not be among them. Of other
-// algorithms there is none.
+// 500 entries a call, so that no call is long; what is spent meanwhile may or may not be among them. Other
+// algorithms are ErrInvalidLimit.
 func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit) ([]ratelimit.Entry, error) {
 	plan, err := s.plan(key, limit)
-	if err != nil || limit.Algorithm != ratelimit.SlidingLog {
+	if err != nil {
 		return nil, err
+	}
+	if limit.Algorithm != ratelimit.SlidingLog {
+		return nil, fmt.Errorf("%w: Algorithm %v keeps no history", ratelimit.ErrInvalidLimit, limit.Algorithm)
 	}
 	const page = 500
 	var entries []ratelimit.Entry
@@ -27,12 +31,9 @@ func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := msg.ToArray(); err != nil {
-			return nil, lua.Refused(err)
-		}
 		pairs, err := msg.AsIntSlice()
 		if err != nil {
-			return nil, nil // an unreadable state counts as unused
+			return nil, lua.Refused(err)
 		}
 		// Each pair is a time and the running total up to it, modulo 2^23; the first is there for its total alone.
 		for i := 2; i+1 < len(pairs); i += 2 {

@@ -64,6 +64,9 @@ func (s *Store) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Resu
 	if err != nil {
 		return ratelimit.Result{}, err
 	}
+	if req.Cost > req.Limit.Capacity() { // Never, whatever the state, which stays as it is
+		return plan.Machine.Report(ratelimit.Outcome{}, req.Cost), ctx.Err()
+	}
 	c := newCall(plan.Script)
 	c.keys = append(c.keys, plan.Key(req.Key))
 	c.args = plan.AppendArgs(c.args, req.Cost, req.Extra, s.codec.Now())
