@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -92,6 +93,12 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+// Impatient returns c with less patience.
+func Impatient(c Config, patience time.Duration) Config {
+	c.patience = patience
+	return c
+}
+
 // CaseNames returns the names of all cases that c runs.
 func CaseNames(c Config) (names []string) {
 	for _, ch := range checks {
@@ -102,25 +109,27 @@ func CaseNames(c Config) (names []string) {
 	return names
 }
 
-// Failures runs the cases that c runs and returns the first failure of each that fails.
-func Failures(t *testing.T, c Config) map[string]string {
-	failed := map[string]string{}
-	for _, ch := range checks {
-		if ch.needs != nil && !ch.needs(&c) {
-			continue
+// Joined tells whether this is the other process of a race.
+func Joined() bool { return os.Getenv(joinEnv) != "" }
+
+// Failure runs the case of that name and returns its first failure, or "".
+func Failure(t *testing.T, c Config, name string) string {
+	t.Helper()
+	r := &recorder{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, ch := range checks {
+			if ch.name == name {
+				ch.run(newKit(r, t, &c, t.Name()))
+			}
 		}
-		r := &recorder{}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			ch.run(newKit(r, t, &c, t.Name()))
-		}()
-		<-done
-		r.mu.Lock()
-		if len(r.failures) > 0 {
-			failed[ch.name] = r.failures[0]
-		}
-		r.mu.Unlock()
+	}()
+	<-done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.failures) == 0 {
+		return ""
 	}
-	return failed
+	return r.failures[0]
 }

@@ -29,10 +29,15 @@ type kit struct {
 	clock *fakeClock
 	store ratelimit.Store
 	keys  int
+
+	patience time.Duration
 }
 
 func newKit(r reporter, t *testing.T, c *Config, suite string) *kit {
-	k := &kit{reporter: r, t: t, c: c, suite: suite}
+	k := &kit{reporter: r, t: t, c: c, suite: suite, patience: c.patience}
+	if k.patience == 0 {
+		k.patience = m / 2
+	}
 	k.renew()
 	return k
 }

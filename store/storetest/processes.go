@@ -45,7 +45,7 @@ func (k *kit) raceProcesses(key string, l ratelimit.Limit) (here, there int64) {
 	if !needsJoin(k.c) {
 		return race(k, 2*raceCallers, raceCalls, func(int, int) ratelimit.Request { return ratelimit.Request{Key: key, Limit: &l, Cost: 1} }), 0
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), m)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*m)
 	defer cancel()
 	cmd, err := k.other(ctx, raceOrder{[]byte(key), l, k.clock.micros()})
 	if err != nil {
@@ -93,7 +93,7 @@ func (k *kit) other(ctx context.Context, order raceOrder) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-test.run="+strings.Join(pattern, "/"), "-test.count=1", "-test.timeout=1m")
+	cmd := exec.CommandContext(ctx, self, "-test.run="+strings.Join(pattern, "/"), "-test.count=1", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), joinEnv+"="+k.c.Address(k.t, k.store), raceEnv+"="+string(text))
 	cmd.WaitDelay = s
 	return cmd, nil

@@ -32,8 +32,8 @@ func (k *kit) together(n int, f func(i int)) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(m):
-		k.Fatalf("%d goroutines have not ended after a minute", n)
+	case <-time.After(k.patience):
+		k.Fatalf("%d goroutines have not ended after %v", n, k.patience)
 	}
 }
 

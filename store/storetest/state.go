@@ -193,8 +193,8 @@ var stateChecks = []check{
 				if ttl > 5*s {
 					continue // a margin too long to wait for; its length is checked elsewhere
 				}
-				if !eventually(ttl+5*s, func() bool { return k.c.TTL(k.t, store, "once", &l) < 0 }) {
-					k.Errorf("%v: still there %v after its end", l, 5*s)
+				if !eventually(ttl+k.patience, func() bool { return k.c.TTL(k.t, store, "once", &l) < 0 }) {
+					k.Errorf("%v: still there %v after its end", l, k.patience)
 				}
 				res, err := store.Take(context.Background(), ratelimit.Request{Key: "once", Limit: &l, Cost: 1})
 				if err != nil || res.Remaining != l.Capacity()-1 {
@@ -276,7 +276,7 @@ var stateChecks = []check{
 			for _, l := range []ratelimit.Limit{bucket(1, 1, 50*ms), logOf(1, 50*ms), counter(1, 50*ms)} {
 				calls := 0
 				admitted := 0
-				if !eventually(10*s, func() bool {
+				if !eventually(k.patience, func() bool {
 					res, err := store.Take(context.Background(), ratelimit.Request{Key: "fast", Limit: &l, Cost: 1})
 					if err != nil {
 						k.Fatalf("%v: %v", l, err)
@@ -287,7 +287,7 @@ var stateChecks = []check{
 					}
 					return admitted == 3
 				}) {
-					k.Errorf("%v: %d of %d calls admitted in ten seconds", l, admitted, calls)
+					k.Errorf("%v: %d of %d calls admitted in %v", l, admitted, calls, k.patience)
 				}
 			}
 		},

@@ -58,6 +58,8 @@ type Config struct {
 	// Except names cases that the store cannot pass, each with the reason, which is printed. A name that is no case
 	// fails the test.
 	Except map[string]string
+
+	patience time.Duration // how long to wait for what has to happen; 0 means half a minute
 }
 
 // A Corruption replaces the state of (key, limit) by something that the store did not write: another type, garbage, a
