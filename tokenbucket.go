@@ -30,7 +30,11 @@ const farAway = 1 << 62
 // partsTime is how many microseconds bring back the given tokens less the given parts.
 func (m *Machine) partsTime(tokens, less int64) int64 {
 	if m.narrow {
-		return (tokens*m.parts - less + m.refill - 1) / m.refill
+		missing := tokens*m.parts - less
+		if m.refill == 1 { // as with most limits; a division is felt
+			return missing
+		}
+		return (missing + m.refill - 1) / m.refill
 	}
 	q, rem := mulDiv(tokens, m.parts, m.refill)
 	rem -= less // q*refill + rem parts are missing
