@@ -11,6 +11,7 @@ type batch struct {
 	calls  []*call
 	ctx    context.Context
 	cancel context.CancelFunc // nil where ctx is the caller's
+	one    [1]*call
 
 	// Guarded by queue.mu.
 	here  int    // callers who still wait; ctx ends with the last of them
@@ -30,7 +31,9 @@ func (b *batch) carry(send func(context.Context, []*call)) {
 		}
 		for _, c := range b.calls {
 			c.settle(fail)
-			close(c.done)
+			if c.done != nil {
+				c.done <- struct{}{}
+			}
 		}
 		if b.cancel != nil {
 			b.cancel()

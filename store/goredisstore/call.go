@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -18,23 +19,24 @@ type call struct {
 	key    string
 	args   []any // of EVALSHA
 	cmd    *command
-	fail   error // why cmd was not carried out, where cmd itself does not say
-	val    any   // what came back, once done is closed
-	err    error
+	err    error // at first why cmd was not carried out, where cmd itself does not say; in the end what the caller gets
 
 	ctx  context.Context // the caller's
-	done chan struct{}
-	left atomic.Bool // the caller does not wait any more
+	done chan struct{}   // is sent one value when nothing more is done with the call; nil if the caller does it all
+	left atomic.Bool     // the caller does not wait any more
 
 	// Guarded by queue.mu.
 	prev, next *call  // while it is queued
 	batch      *batch // once it is not
 
-	alone batch // saves an allocation where the call goes out alone
-	me    [1]*call
-	texts [lua.MaxArgs]string
-	space [4 + lua.MaxArgs]any
+	// These save allocations in the usual case.
+	first command
+	texts [usualArgs]string
+	space [4 + usualArgs]any
 }
+
+// usualArgs are spec and cost.
+const usualArgs = 2
 
 // Pointers to texts become interfaces without an allocation, and go-redis writes what they point to.
 var evalsha, eval any = "evalsha", "eval"
@@ -64,14 +66,32 @@ func newCall(script *lua.Script, keys, args []string) *call {
 }
 
 func (c *call) begin() {
-	c.done = make(chan struct{})
-	c.cmd = newCommand(c, c.args)
+	c.first = newCommand(c, c.args)
+	c.cmd = &c.first
 }
 
 // again makes c ready to be sent once more, which is right only after an error reply: the script did not run.
 func (c *call) again(args []any) {
-	c.cmd, c.fail = newCommand(c, args), nil
+	cmd := newCommand(c, args)
+	c.cmd, c.err = &cmd, nil
 }
+
+// wait blocks until c is done or ctx is, and tells which.
+func (c *call) wait(ctx context.Context) (done bool) {
+	if ctx.Done() == nil {
+		<-c.done
+		return true
+	}
+	select {
+	case <-c.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// signals are the channels of calls that are done and gone.
+var signals = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
 
 // source is the arguments of EVAL.
 func (c *call) source() []any {
@@ -83,7 +103,7 @@ func (c *call) source() []any {
 // noScript tells whether the server asks for EVAL, which is sent once.
 func (c *call) noScript() bool {
 	err := c.cmd.Err()
-	return err != nil && c.cmd.Args()[0] == evalsha && isReply(err) && lua.NoScript(err.Error())
+	return err != nil && c.cmd.Cmd.Args()[0] == evalsha && isReply(err) && lua.NoScript(err.Error())
 }
 
 // settle reads what came of c; fail is what to say where neither a reply nor an error is there.
@@ -91,14 +111,13 @@ func (c *call) noScript() bool {
 // go-redis puts the error that ended a pipeline on every command in it, on those as well whose replies it had read by
 // then. Those were carried out, so the reply counts. No script of ours replies with nil.
 func (c *call) settle(fail error) {
-	if c.val = c.cmd.Val(); c.val != nil {
-		return
-	}
 	switch err := c.cmd.Err(); {
+	case c.cmd.Val() != nil:
+		c.err = nil
 	case err != nil:
 		c.err = failure(err)
-	case c.fail != nil:
-		c.err = failure(c.fail)
+	case c.err != nil:
+		c.err = failure(c.err)
 	default:
 		c.err = fail
 	}
@@ -106,7 +125,7 @@ func (c *call) settle(fail error) {
 
 // reply is what came back, for lua to read; what is none of its replies becomes a text that it refuses.
 func (c *call) reply() lua.Reply {
-	switch v := c.val.(type) {
+	switch v := c.cmd.Val().(type) {
 	case int64:
 		return lua.Reply{Int: v}
 	case string:
@@ -125,8 +144,8 @@ type command struct {
 
 var _ redis.Cmder = (*command)(nil)
 
-func newCommand(c *call, args []any) *command {
-	cmd := &command{Cmd: redis.NewCmd(context.Background(), args...), call: c}
+func newCommand(c *call, args []any) command {
+	cmd := command{Cmd: redis.NewCmd(context.Background(), args...), call: c}
 	cmd.SetFirstKeyPos(3) // and one key after the other, so that a ClusterClient need not ask the server about EVALSHA
 	cmd.SetStepCount(1)
 	return cmd

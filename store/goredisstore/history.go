@@ -37,7 +37,7 @@ func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit)
 		if err := s.do(ctx, c); err != nil {
 			return nil, err
 		}
-		page, err := readPage(c.val)
+		page, err := readPage(c.cmd.Val())
 		if err != nil {
 			return nil, err
 		}

@@ -16,8 +16,8 @@ import (
 // once, whatever becomes of the call.
 type queue struct {
 	send func(ctx context.Context, calls []*call)
-	// most is how many calls a batch holds. Of batches, eager are in flight at a time; one that is slow to come back does
-	// not count, so that one bad connection holds nobody up, but there are never more than limit.
+	// most is how many calls a batch holds. Of batches, eager are in flight at a time, or one more as free tells; one that
+	// is slow to come back does not count, so that a bad connection holds nobody up, but there are never more than limit.
 	most, eager, limit int
 
 	mu         sync.Mutex // guards what follows
@@ -35,6 +35,8 @@ const (
 	batchBytes = 1 << 18 // of keys, which may be long
 	batchEager = 1
 	batchLimit = 4
+	// crowd is how many waiting calls are worth a batch of their own while the server is busy with another.
+	crowd = 24
 	// patience is how long a batch may be in flight, once to twice over, before it counts as slow.
 	patience = time.Millisecond
 	// maxWaiting bounds the memory of a queue. Callers beyond are turned away at once.
@@ -55,22 +57,25 @@ func (q *queue) do(ctx context.Context, c *call) error {
 			q.lead(b)
 			return c.err
 		}
+		c.done = signals.Get().(chan struct{})
 		go q.run(b)
 	case q.waiting >= maxWaiting:
 		q.mu.Unlock()
 		return lua.Unavailable(errFull)
 	default:
+		c.done = signals.Get().(chan struct{})
 		q.push(c)
-		q.arm()
+		if q.free() {
+			go q.run(q.take())
+		} else {
+			q.arm()
+		}
 		q.mu.Unlock()
 	}
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		if !q.leave(c) {
-			return ended(ctx)
-		}
+	if !c.wait(ctx) && !q.leave(c) {
+		return ended(ctx)
 	}
+	signals.Put(c.done)
 	if c.err != nil && ctx.Err() != nil { // which may be what failed it
 		return ended(ctx)
 	}
@@ -103,20 +108,41 @@ func (q *queue) run(b *batch) {
 func (q *queue) fly(b **batch, yield bool) {
 	defer func() { *b = q.end(*b) }()
 	(*b).carry(q.send)
-	if yield {
+	if yield && len((*b).calls) > 1 {
 		// Those who just got their answers often come back with the next question. Let them, and send it together.
 		runtime.Gosched()
 	}
 }
 
-// free tells whether a batch may begin.
-func (q *queue) free() bool { return len(q.flying)-q.slow < q.eager && len(q.flying) < q.limit }
+// free tells whether a batch may begin. Beside the eager ones it may be one more: where so many wait that the server and
+// this process can be kept busy at the same time, and where there is a second caller and no third.
+func (q *queue) free() bool {
+	running := len(q.flying) - q.slow
+	switch {
+	case len(q.flying) >= q.limit || running > q.eager:
+		return false
+	case running < q.eager:
+		return true
+	default:
+		return q.waiting >= crowd || q.waiting == 0 && q.lone()
+	}
+}
+
+// lone tells whether nothing but single calls is in flight.
+func (q *queue) lone() bool {
+	for _, b := range q.flying {
+		if !b.slow && len(b.calls) > 1 {
+			return false
+		}
+	}
+	return true
+}
 
 // begin makes a batch of c alone.
 func (q *queue) begin(c *call) *batch {
-	b := &c.alone
-	c.me[0] = c
-	b.calls, b.ctx = c.me[:], c.ctx
+	b := &batch{ctx: c.ctx}
+	b.one[0] = c
+	b.calls = b.one[:]
 	if _, ok := c.ctx.Deadline(); ok {
 		b.ctx = undated{c.ctx}
 	}

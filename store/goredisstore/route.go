@@ -108,7 +108,7 @@ func (r *cluster) open(ctx context.Context, calls []*call) {
 		q, err := r.master(ctx, c.key)
 		if err != nil {
 			for _, c := range calls[i:] {
-				c.fail = err
+				c.err = err
 			}
 			break
 		}
@@ -121,7 +121,7 @@ func (r *cluster) open(ctx context.Context, calls []*call) {
 			defer func() {
 				if p := recover(); p != nil {
 					for _, c := range group {
-						c.fail = panicked(p)
+						c.err = panicked(p)
 					}
 				}
 			}()

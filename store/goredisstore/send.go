@@ -45,7 +45,7 @@ func (n *node) send(ctx context.Context, calls []*call) {
 func (n *node) exec(ctx context.Context, calls []*call) {
 	if len(calls) == 1 || n.pipe == nil {
 		for _, c := range calls {
-			c.fail = n.one(ctx, c.cmd)
+			c.err = n.one(ctx, c.cmd)
 		}
 		return
 	}
@@ -55,7 +55,7 @@ func (n *node) exec(ctx context.Context, calls []*call) {
 	}
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {
-		c.fail = err // counts where the commands were not told: no connection could be had
+		c.err = err // counts where the commands were not told: no connection could be had
 	}
 }
 
@@ -98,13 +98,13 @@ func (n *node) follow(ctx context.Context, calls []*call) {
 func (n *node) followOne(ctx context.Context, c *call) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.fail = panicked(p)
+			c.err = panicked(p)
 		}
 	}()
 	c.again(c.cmd.Cmd.Args())
-	c.fail = n.reroute(ctx, c.cmd)
+	c.err = n.reroute(ctx, c.cmd)
 	if c.noScript() && !c.left.Load() {
 		c.again(c.source())
-		c.fail = n.reroute(ctx, c.cmd)
+		c.err = n.reroute(ctx, c.cmd)
 	}
 }
