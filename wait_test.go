@@ -1,0 +1,495 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicego/ratelimit"
+	"github.com/sluicego/ratelimit/store/memstore"
+)
+
+// A meter is a Store that counts the calls of the Store behind it, and what they came to.
+type meter struct {
+	ratelimit.Store
+	calls, admitted, denied atomic.Int64
+	delay                   time.Duration // before each call
+	fail                    atomic.Pointer[error]
+}
+
+func newMeter() *meter { return &meter{Store: memstore.New(memstore.Options{})} }
+
+func (m *meter) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+	m.calls.Add(1)
+	if m.delay > 0 {
+		select {
+		case <-time.After(m.delay):
+		case <-ctx.Done():
+			return ratelimit.Result{}, ctx.Err()
+		}
+	}
+	if err := m.fail.Load(); err != nil {
+		return ratelimit.Result{}, *err
+	}
+	res, err := m.Store.Take(ctx, req)
+	if res.Allowed {
+		m.admitted.Add(1)
+	} else {
+		m.denied.Add(1)
+	}
+	return res, err
+}
+
+func must(t testing.TB, store ratelimit.Store, limits ...ratelimit.Limit) *ratelimit.StoreLimiter {
+	t.Helper()
+	l, err := ratelimit.New(store, limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// spend takes n units, which there have to be.
+func spend(t testing.TB, l ratelimit.Limiter, key string, n int64) {
+	t.Helper()
+	if res, err := l.Allow(t.Context(), key, n); err != nil || !res.Allowed {
+		t.Fatalf("Allow(%d): %+v, %v", n, res, err)
+	}
+}
+
+// gone checks that nobody waits any more and no memory is kept for it.
+func gone(t testing.TB, l *ratelimit.StoreLimiter) {
+	t.Helper()
+	if keys, standing := l.Waiting(); keys != 0 || standing != 0 {
+		t.Errorf("%d queues are left, %d callers stand in them", keys, standing)
+	}
+}
+
+// bothWays runs a test with a StoreLimiter and with the same hidden in a LimiterFunc.
+func bothWays(t *testing.T, test func(t *testing.T, l ratelimit.Limiter, store *meter)) {
+	t.Helper()
+	for _, hidden := range []bool{false, true} {
+		name := "StoreLimiter"
+		if hidden {
+			name = "LimiterFunc"
+		}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newMeter()
+				l := must(t, store, ratelimit.Limit{Rate: 2, Period: time.Second, Burst: 4})
+				if hidden {
+					test(t, ratelimit.LimiterFunc(l.Allow), store)
+				} else {
+					test(t, l, store)
+				}
+				gone(t, l)
+			})
+		})
+	}
+}
+
+func TestWaitAdmits(t *testing.T) {
+	bothWays(t, func(t *testing.T, l ratelimit.Limiter, store *meter) {
+		start := time.Now()
+		for range 4 {
+			if res, err := ratelimit.Wait(t.Context(), l, "k", 1); err != nil || !res.Allowed || res.Taken != 1 {
+				t.Fatalf("with room: %+v, %v", res, err)
+			}
+		}
+		if d := time.Since(start); d != 0 {
+			t.Errorf("waited %v with room", d)
+		}
+		res, err := ratelimit.Wait(t.Context(), l, "k", 3)
+		if err != nil || !res.Allowed || res.Taken != 3 || res.RetryAfter != 0 {
+			t.Errorf("without room: %+v, %v", res, err)
+		}
+		d := time.Since(start)
+		if _, exact := l.(*ratelimit.StoreLimiter); exact && d != 1500*time.Millisecond || d < 1500*time.Millisecond || d > 3*time.Second {
+			t.Errorf("three tokens took %v, want 1.5s", d)
+		}
+		if n := store.calls.Load(); n != 6 {
+			t.Errorf("the store was asked %d times, want 6", n)
+		}
+	})
+}
+
+// TestWaitLooks: cost 0 waits for nothing.
+func TestWaitLooks(t *testing.T) {
+	bothWays(t, func(t *testing.T, l ratelimit.Limiter, _ *meter) {
+		spend(t, l, "k", 4)
+		start := time.Now()
+		if res, err := ratelimit.Wait(t.Context(), l, "k", 0); err != nil || !res.Allowed || res.Taken != 0 || time.Since(start) != 0 {
+			t.Errorf("%+v, %v, after %v", res, err, time.Since(start))
+		}
+	})
+}
+
+func TestWaitGivesUpAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		key     string
+		cost    int64
+		timeout time.Duration // 0: none; below 0: cancelled before
+		want    []error
+		calls   int64
+	}{
+		"a cost above the capacity":        {"k", 5, 0, []error{ratelimit.ErrNever}, 0},
+		"a deadline before the room":       {"k", 2, time.Second - time.Microsecond, []error{ratelimit.ErrDeadline, context.DeadlineExceeded}, 1},
+		"a deadline when there is room":    {"k", 2, time.Second, []error{ratelimit.ErrDeadline, context.DeadlineExceeded}, 1},
+		"a deadline that is over":          {"k", 1, -1, []error{ratelimit.ErrDeadline, context.DeadlineExceeded}, 0},
+		"a negative cost":                  {"k", -1, 0, []error{ratelimit.ErrInvalidCost}, 0},
+		"the least cost":                   {"k", math.MinInt64, 0, []error{ratelimit.ErrInvalidCost}, 0},
+		"no key":                           {"", 1, 0, []error{ratelimit.ErrInvalidKey}, 0},
+		"a cost above all that is counted": {"k", math.MaxInt64, time.Minute, []error{ratelimit.ErrNever}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothWays(t, func(t *testing.T, l ratelimit.Limiter, store *meter) {
+				spend(t, l, "k", 4)
+				ctx := t.Context()
+				if c.timeout != 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, c.timeout)
+					defer cancel()
+				}
+				start, before := time.Now(), store.calls.Load()
+				res, err := ratelimit.Wait(ctx, l, c.key, c.cost)
+				for _, want := range c.want {
+					if !errors.Is(err, want) {
+						t.Errorf("error %v, want %v", err, want)
+					}
+				}
+				if res.Allowed || time.Since(start) != 0 || store.calls.Load()-before != c.calls {
+					t.Errorf("%+v after %v and %d calls", res, time.Since(start), store.calls.Load()-before)
+				}
+				if res, err := l.Allow(t.Context(), "k", 0); err != nil || res.Remaining != 0 || res.ResetAfter != 2*time.Second {
+					t.Errorf("and then: %+v, %v", res, err)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitIsCancelled(t *testing.T) {
+	bothWays(t, func(t *testing.T, l ratelimit.Limiter, _ *meter) {
+		spend(t, l, "k", 4)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		start := time.Now()
+		time.AfterFunc(200*time.Millisecond, func() { cancel(errors.New("went home")) })
+		res, err := ratelimit.Wait(ctx, l, "k", 1)
+		if err != context.Canceled || time.Since(start) != 200*time.Millisecond {
+			t.Errorf("%+v, %v, after %v", res, err, time.Since(start))
+		}
+		if _, err := ratelimit.Wait(ctx, l, "k", 1); err != context.Canceled {
+			t.Errorf("cancelled before: %v", err)
+		}
+		if res, err := l.Allow(t.Context(), "k", 0); err != nil || res.ResetAfter != 1800*time.Millisecond {
+			t.Errorf("it has spent: %+v, %v", res, err)
+		}
+	})
+}
+
+// TestWaitOutlived: a deadline that comes while others spend what this caller was waiting for.
+func TestWaitOutlived(t *testing.T) {
+	bothWays(t, func(t *testing.T, l ratelimit.Limiter, store *meter) {
+		spend(t, l, "k", 4)
+		ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
+		defer cancel()
+		limit := ratelimit.Limit{Rate: 2, Period: time.Second, Burst: 4}
+		time.AfterFunc(600*time.Millisecond, func() {
+			_, _ = store.Store.Take(context.Background(), ratelimit.Request{Key: "k", Limit: &limit, Cost: 1})
+		})
+		start := time.Now()
+		res, err := ratelimit.Wait(ctx, l, "k", 2)
+		if !errors.Is(err, ratelimit.ErrDeadline) || res.RetryAfter <= 0 || time.Since(start) < time.Second || time.Since(start) > 1200*time.Millisecond {
+			t.Errorf("%+v, %v, after %v", res, err, time.Since(start))
+		}
+	})
+}
+
+func TestWaitPassesErrors(t *testing.T) {
+	bothWays(t, func(t *testing.T, l ratelimit.Limiter, store *meter) {
+		outage := errors.New("boom")
+		store.fail.Store(&outage)
+		if res, err := ratelimit.Wait(t.Context(), l, "k", 1); err != outage || res != (ratelimit.Result{}) {
+			t.Errorf("at once: %+v, %v", res, err)
+		}
+		store.fail.Store(nil)
+		spend(t, l, "k", 4)
+		time.AfterFunc(100*time.Millisecond, func() { store.fail.Store(&outage) })
+		if _, err := ratelimit.Wait(t.Context(), l, "k", 1); err != outage {
+			t.Errorf("after a while: %v", err)
+		}
+	})
+}
+
+// TestWaitThousand: a thousand callers on one key. Each is admitted at the moment its unit is there, no two at one, and the store
+// is asked twice for each.
+func TestWaitThousand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, every = 1000, 10 * time.Millisecond
+		store := newMeter()
+		l := must(t, store, ratelimit.Limit{Rate: 100, Period: time.Second, Burst: 1})
+		start := time.Now()
+		times := make([]time.Duration, n)
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				res, err := ratelimit.Wait(t.Context(), l, ratelimit.Key("k"), 1)
+				if err != nil || !res.Allowed {
+					t.Errorf("caller %d: %+v, %v", i, res, err)
+				}
+				times[i] = time.Since(start)
+			})
+		}
+		wg.Wait()
+		slices.Sort(times)
+		for i, at := range times {
+			if at != time.Duration(i)*every {
+				t.Fatalf("admission %d came at %v, want %v", i, at, time.Duration(i)*every)
+			}
+		}
+		if calls := store.calls.Load(); calls > 2*n {
+			t.Errorf("the store was asked %d times for %d admissions", calls, n)
+		}
+		gone(t, l)
+	})
+}
+
+// TestWaitInOrder: first come first served, whatever the costs, and "k" is the key Key("k").
+func TestWaitInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := must(t, newMeter(), ratelimit.Limit{Rate: 10, Period: time.Second, Burst: 5})
+		spend(t, l, "k", 5)
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i := range 20 {
+			wg.Go(func() {
+				key := "k"
+				if i%2 == 1 {
+					key = ratelimit.Key("k")
+				}
+				if _, err := ratelimit.Wait(t.Context(), l, key, int64(1+(i*7)%5)); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, i)
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		if !slices.IsSorted(order) || len(order) != 20 {
+			t.Errorf("served in the order %v", order)
+		}
+		if d := time.Since(start); d != 6*time.Second { // 60 units
+			t.Errorf("it took %v", d)
+		}
+		gone(t, l)
+	})
+}
+
+// TestWaitLeaves: who gives up leaves the others alone.
+func TestWaitLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMeter()
+		l := must(t, store, ratelimit.Limit{Rate: 1, Period: time.Second, Burst: 1})
+		spend(t, l, "k", 1)
+		var wg sync.WaitGroup
+		start := time.Now()
+		admitted := make([]time.Duration, 10)
+		for i := range 10 {
+			wg.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if i%2 == 0 { // the one in front among them
+					time.AfterFunc(time.Duration(300+i)*time.Millisecond, cancel)
+				}
+				res, err := ratelimit.Wait(ctx, l, "k", 1)
+				switch {
+				case i%2 == 0 && (err != context.Canceled || time.Since(start) != time.Duration(300+i)*time.Millisecond):
+					t.Errorf("caller %d: %+v, %v, at %v", i, res, err, time.Since(start))
+				case i%2 == 1 && err != nil:
+					t.Errorf("caller %d: %+v, %v", i, res, err)
+				}
+				admitted[i] = time.Since(start)
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		for i := 1; i < 10; i += 2 {
+			if want := time.Duration(i+1) / 2 * time.Second; admitted[i] != want {
+				t.Errorf("caller %d was admitted at %v, want %v", i, admitted[i], want)
+			}
+		}
+		if calls := store.calls.Load(); calls > 1+2*5+5 {
+			t.Errorf("the store was asked %d times", calls)
+		}
+		gone(t, l)
+	})
+}
+
+// TestWaitDeadlinesInLine: who stands in line leaves as soon as its deadline cannot be met, not when it comes.
+func TestWaitDeadlinesInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := must(t, newMeter(), ratelimit.Limit{Rate: 1, Period: time.Second, Burst: 1})
+		spend(t, l, "k", 1)
+		var wg sync.WaitGroup
+		start := time.Now()
+		wait := func(timeout, leaves time.Duration, want error) {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				if _, err := ratelimit.Wait(ctx, l, "k", 1); !errors.Is(err, want) || time.Since(start) != leaves {
+					t.Errorf("with %v: %v after %v, want %v after %v", timeout, err, time.Since(start), want, leaves)
+				}
+			})
+			synctest.Wait()
+		}
+		late := ratelimit.ErrDeadline
+		wait(time.Minute, time.Second, nil)
+		wait(500*time.Millisecond, 0, late)            // the one in front sleeps for longer
+		wait(1500*time.Millisecond, time.Second, late) // known when the second is in front
+		wait(time.Minute, 2*time.Second, nil)
+		wait(2500*time.Millisecond, 2*time.Second, late)
+		wait(3500*time.Millisecond, 3*time.Second, nil)
+		wait(3100*time.Millisecond, 3*time.Second, late)
+		wait(time.Hour, 4*time.Second, nil)
+		wait(3600*time.Millisecond, 3*time.Second, late) // known when the one before it is in front
+		wait(6500*time.Millisecond, 5*time.Second, nil)
+		wait(4800*time.Millisecond, 4*time.Second, late)
+		wg.Wait()
+		gone(t, l)
+	})
+}
+
+// TestWaitTogether: as many ask at a time as there is room for, so that a store far away does not make the line slow.
+func TestWaitTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMeter()
+		store.delay = time.Millisecond
+		l := must(t, store, ratelimit.Limit{Rate: 100_000, Period: time.Second, Burst: 1000})
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 10_000 {
+			wg.Go(func() {
+				if _, err := ratelimit.Wait(t.Context(), l, "k", 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if d := time.Since(start); d > 200*time.Millisecond { // 90 ms for the units alone, 10 s one by one
+			t.Errorf("10,000 admissions took %v", d)
+		}
+		if calls := store.calls.Load(); calls > 10_000*2 {
+			t.Errorf("the store was asked %d times", calls)
+		}
+		gone(t, l)
+	})
+}
+
+// TestWaitOutage: an outage does not take those who stand in line one by one.
+func TestWaitOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMeter()
+		store.delay = time.Second
+		store.fail.Store(&ratelimit.ErrStoreUnavailable)
+		l := must(t, store, ratelimit.PerSecond(1))
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				if _, err := ratelimit.Wait(t.Context(), l, "k", 1); !errors.Is(err, ratelimit.ErrStoreUnavailable) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if d := time.Since(start); d > 12*time.Second {
+			t.Errorf("it took %v until all had their errors", d)
+		}
+		gone(t, l)
+	})
+}
+
+// TestWaitPanic: a store that panics does not close the key for the others.
+func TestWaitPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMeter()
+		l := must(t, panicky{store}, ratelimit.PerSecond(1))
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = ratelimit.Wait(t.Context(), l, "panic", 1)
+			t.Error("no panic")
+		}()
+		gone(t, l)
+	})
+}
+
+type panicky struct{ ratelimit.Store }
+
+func (panicky) Take(context.Context, ratelimit.Request) (ratelimit.Result, error) { panic("boom") }
+
+// TestWaitSpreads: callers of a Limiter that is no StoreLimiter do not wake together, nor more and more often.
+func TestWaitSpreads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMeter()
+		l := must(t, store, ratelimit.PerSecond(10))
+		spend(t, l, "k", 10)
+		var mu sync.Mutex
+		asked := map[time.Time]int{}
+		start := time.Now()
+		limiter := ratelimit.LimiterFunc(func(ctx context.Context, key string, cost int64) (ratelimit.Result, error) {
+			mu.Lock()
+			asked[time.Now()]++
+			mu.Unlock()
+			return l.Allow(ctx, key, cost)
+		})
+		var wg sync.WaitGroup
+		for range 200 {
+			wg.Go(func() {
+				if _, err := ratelimit.Wait(t.Context(), limiter, "k", 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		delete(asked, start)
+		for at, n := range asked {
+			if n > 3 {
+				t.Errorf("%d asked at %v", n, at.Sub(start))
+			}
+		}
+		if calls := store.calls.Load(); calls > 200*20 {
+			t.Errorf("the store was asked %d times for 200 admissions", calls)
+		}
+		if d := time.Since(start); d < 20*time.Second || d > 60*time.Second {
+			t.Errorf("200 admissions of 10 a second took %v", d)
+		}
+	})
+}
+
+// TestWaitOddDenials: a denial without a wait is not asked again at once, and the longest of waits is one.
+func TestWaitOddDenials(t *testing.T) {
+	for _, retry := range []time.Duration{-time.Second, 0, ratelimit.Never - 1} {
+		synctest.Test(t, func(t *testing.T) {
+			calls := 0
+			l := ratelimit.LimiterFunc(func(context.Context, string, int64) (ratelimit.Result, error) {
+				calls++
+				return ratelimit.Result{RetryAfter: retry}, nil
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			if _, err := ratelimit.Wait(ctx, l, "k", 1); err != context.Canceled || calls > 500 {
+				t.Errorf("RetryAfter %v: %v after %d calls", retry, err, calls)
+			}
+		})
+	}
+}
