@@ -15,14 +15,14 @@ import (
 	"github.com/sluicego/ratelimit"
 	"github.com/sluicego/ratelimit/store/rueidisstore"
 	"github.com/sluicego/ratelimit/store/storetest"
+	"github.com/sluicego/ratelimit/store/storetest/redishooks"
 	"github.com/sluicego/ratelimit/store/storetest/redisserver"
 )
 
 // A place is servers that the suite runs against: every store has a prefix of its own on them.
 type place struct {
-	t       *testing.T
-	options func() rueidis.ClientOption // starts the servers, once
-	client  func() rueidis.Client
+	start  func() (rueidis.ClientOption, []*redisserver.Server) // starts the servers, once, and says who holds the keys
+	client func() rueidis.Client
 
 	mu       sync.Mutex
 	prefixes map[ratelimit.Store]string
@@ -31,9 +31,12 @@ type place struct {
 var stores atomic.Int64
 
 // on returns a place. start is called when it is first needed, which is never in the other process of a race.
-func on(t *testing.T, start func() rueidis.ClientOption) *place {
-	p := &place{t: t, options: sync.OnceValue(start), prefixes: make(map[ratelimit.Store]string)}
-	p.client = sync.OnceValue(func() rueidis.Client { return connect(t, p.options()) })
+func on(t *testing.T, start func() (rueidis.ClientOption, []*redisserver.Server)) *place {
+	p := &place{start: sync.OnceValues(start), prefixes: make(map[ratelimit.Store]string)}
+	p.client = sync.OnceValue(func() rueidis.Client {
+		o, _ := p.start()
+		return connect(t, o)
+	})
 	return p
 }
 
@@ -53,13 +56,12 @@ func (p *place) prefix(s ratelimit.Store) string {
 }
 
 func (p *place) config() storetest.Config {
-	return storetest.Config{
+	c := storetest.Config{
 		New: func(t *testing.T, clock func() time.Time) ratelimit.Store {
 			return p.open(t, p.client(), fmt.Sprintf("t%d-%d", os.Getpid(), stores.Add(1)), clock)
 		},
-		HashTags: true,
 		Address: func(_ *testing.T, s ratelimit.Store) string {
-			o := p.options()
+			o, _ := p.start()
 			return strings.Join([]string{p.prefix(s), o.Sentinel.MasterSet, strings.Join(o.InitAddress, ",")}, " ")
 		},
 		Join: func(t *testing.T, address string, clock func() time.Time) ratelimit.Store {
@@ -70,33 +72,44 @@ func (p *place) config() storetest.Config {
 			return p.open(t, connect(t, o), part[0], clock)
 		},
 	}
+	hooks := &redishooks.Hooks{Prefix: p.prefix, Masters: func() []*redisserver.Server {
+		_, masters := p.start()
+		return masters
+	}}
+	hooks.Fill(&c)
+	return c
 }
 
 func TestSingle(t *testing.T) {
-	p := on(t, func() rueidis.ClientOption { return at(redisserver.Single(t).Addr) })
-	storetest.Run(t, p.config())
+	storetest.Run(t, on(t, func() (rueidis.ClientOption, []*redisserver.Server) {
+		server := redisserver.Single(t)
+		return at(server.Addr), []*redisserver.Server{server}
+	}).config())
 }
 
 func TestCluster(t *testing.T) {
-	p := on(t, func() rueidis.ClientOption { return rueidis.ClientOption{InitAddress: redisserver.Cluster(t).Addrs()} })
-	storetest.Run(t, p.config())
+	storetest.Run(t, on(t, func() (rueidis.ClientOption, []*redisserver.Server) {
+		servers := redisserver.Cluster(t)
+		return rueidis.ClientOption{InitAddress: servers.Addrs()}, servers.Nodes
+	}).config())
 }
 
 func TestSentinel(t *testing.T) {
-	p := on(t, func() rueidis.ClientOption {
+	storetest.Run(t, on(t, func() (rueidis.ClientOption, []*redisserver.Server) {
 		servers := redisserver.Sentinel(t)
-		return rueidis.ClientOption{InitAddress: servers.Addrs(), Sentinel: rueidis.SentinelOption{MasterSet: servers.MasterName}}
-	})
-	storetest.Run(t, p.config())
+		return sentinelOf(servers), []*redisserver.Server{servers.Master()}
+	}).config())
 }
 
+// miniredis runs the scripts in another Lua, and has no client-side caching and no count of commands.
 func TestMiniredis(t *testing.T) {
-	p := on(t, func() rueidis.ClientOption {
-		o := at(miniredis.RunT(t).Addr())
-		o.DisableCache = true // it has no client-side caching
-		return o
-	})
-	c := p.config()
-	c.Address, c.Join = nil, nil // it lives in this process
+	c := on(t, func() (rueidis.ClientOption, []*redisserver.Server) {
+		addr := miniredis.RunT(t).Addr()
+		o := at(addr)
+		o.DisableCache = true
+		return o, []*redisserver.Server{{Addr: addr}}
+	}).config()
+	c.Address, c.Join, c.Writes = nil, nil, nil
+	c.Except = map[string]string{"R61 what expired is gone": "time passes in miniredis only when it is told so"}
 	storetest.Run(t, c)
 }

@@ -221,10 +221,7 @@ func TestLostReplies(t *testing.T) {
 		"cluster": func(t *testing.T) rueidis.ClientOption {
 			return rueidis.ClientOption{InitAddress: redisserver.Cluster(t).Addrs()}
 		},
-		"sentinel": func(t *testing.T) rueidis.ClientOption {
-			servers := redisserver.Sentinel(t)
-			return rueidis.ClientOption{InitAddress: servers.Addrs(), Sentinel: rueidis.SentinelOption{MasterSet: servers.MasterName}}
-		},
+		"sentinel": func(t *testing.T) rueidis.ClientOption { return sentinelOf(redisserver.Sentinel(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := start(t)

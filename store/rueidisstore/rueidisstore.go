@@ -4,7 +4,8 @@
 // It sends nothing but EVALSHA and EVAL, at least one key each, through the caller's client: a single server, Sentinel,
 // a Cluster. rueidis never sends those twice after a lost reply, whatever ClientOption.DisableRetry says, and follows
 // redirections, which servers answer in place of executing. One option undoes that: with ClientOption.ConnLifetime
-// set, rueidis repeats what had no reply a second after a connection's time was up. Leave it at 0.
+// set, rueidis repeats what has no reply a second after a connection's time was up, if the caller still waits. Leave it
+// at 0 where a debit must not run twice while the server hangs.
 package rueidisstore
 
 import (

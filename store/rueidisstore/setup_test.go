@@ -24,7 +24,7 @@ var (
 )
 
 // connect returns a client with these options.
-func connect(t *testing.T, o rueidis.ClientOption) rueidis.Client {
+func connect(t testing.TB, o rueidis.ClientOption) rueidis.Client {
 	t.Helper()
 	client, err := rueidis.NewClient(o)
 	if err != nil {
@@ -35,12 +35,12 @@ func connect(t *testing.T, o rueidis.ClientOption) rueidis.Client {
 }
 
 // storeOn returns a store over a client of its own with these options.
-func storeOn(t *testing.T, o rueidis.ClientOption) *rueidisstore.Store {
+func storeOn(t testing.TB, o rueidis.ClientOption) *rueidisstore.Store {
 	t.Helper()
 	return over(t, connect(t, o), rueidisstore.Options{})
 }
 
-func over(t *testing.T, client rueidis.Client, o rueidisstore.Options) *rueidisstore.Store {
+func over(t testing.TB, client rueidis.Client, o rueidisstore.Options) *rueidisstore.Store {
 	t.Helper()
 	s, err := rueidisstore.New(client, o)
 	if err != nil {
@@ -52,6 +52,11 @@ func over(t *testing.T, client rueidis.Client, o rueidisstore.Options) *rueidiss
 // at is the options of a client of one server, else at their defaults.
 func at(addr string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{addr}}
+}
+
+// sentinelOf is the options of a client that asks sentinels for the master, else at their defaults.
+func sentinelOf(s *redisserver.SentinelServers) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: s.Addrs(), Sentinel: rueidis.SentinelOption{MasterSet: s.MasterName}}
 }
 
 // clients are the ways a client may work, in the options that matter here.
