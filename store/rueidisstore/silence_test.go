@@ -133,6 +133,7 @@ func TestBlackHole(t *testing.T) {
 	var lost atomic.Bool
 	o := at(stub.Addr)
 	o.Dialer.Timeout = time.Second
+	o.PipelineMultiplex = -1 // one connection, whose loss is known for sure
 	o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		if lost.Load() {
 			addr = hole
