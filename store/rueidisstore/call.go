@@ -57,7 +57,7 @@ func (c *call) end() (rueidis.RedisMessage, error) {
 // rueidis itself does not always return then: it waits for another caller's dial, for a place in its ring, and for
 // a lone command's reply up to the deadline only, and then closes the connection that others use. So where ctx can
 // end, the call travels in a goroutine of its own, under a context that does not end, and only the caller leaves.
-// What bounds those goroutines is the lanes; rueidis ends each after ClientOption.ConnWriteTimeout at the latest.
+// The lanes bound those goroutines, and rueidis ends them by Dialer.Timeout and ConnWriteTimeout.
 func (s *Store) run(ctx context.Context, c *call) (rueidis.RedisMessage, error) {
 	l, err := s.connected()
 	if ctx.Err() != nil {
