@@ -277,6 +277,9 @@ func TestHistoryPages(t *testing.T) {
 		}
 		got, after, more = lua.AppendHistory(got, texts)
 	}
+	if n := b.eval(lua.Reset, []string{p.Key("k")}, nil); n != int64(1) {
+		t.Errorf("reset of one log forgot %v", n)
+	}
 	if !slices.Equal(got, want) || len(want) != 600 || calls != 2 {
 		t.Errorf("%d entries in %d calls, want the %d that the machine has in 2", len(got), calls, len(want))
 	}

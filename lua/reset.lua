@@ -1,3 +1,3 @@
 -- Forgets states. KEYS: the states. Reply: how many there were.
 
-return call('DEL', unpack(KEYS))
+return redis.call('DEL', unpack(KEYS))

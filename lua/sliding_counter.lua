@@ -36,7 +36,7 @@ if known then
   local start = now - now % was
   renew = replace or start ~= at
   if start == at + was then
-    at, current, previous = start, 0, current
+    at, previous, current = start, current, 0
   elseif start > at then
     at, current, previous = start, 0, 0
   elseif at - now > was + 60000000 then

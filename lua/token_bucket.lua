@@ -57,7 +57,7 @@ elseif known then
     end
   end
   if tokens > capacity then tokens = capacity end
-  if not wide then tokens, part = 0, tokens * p end
+  if not wide then part, tokens = tokens * p, 0 end
 end
 if known then
   local elapsed = now - at

@@ -3,45 +3,36 @@ package rueidisstore
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/sluicego/ratelimit"
 	"github.com/sluicego/ratelimit/lua"
 )
 
-// History returns what key has spent under a SlidingLog limit and is still in the window, oldest first. It reads
-// 500 entries a call, so that no call is long; what is spent meanwhile may or may not be among them. Other
-// algorithms are ErrInvalidLimit.
+// History returns what key has spent under a SlidingLog limit and is still in the window, oldest first; a limit of
+// another Algorithm is ErrInvalidLimit. It reads 500 entries a call, so that no call is long; what is spent meanwhile
+// may or may not be among them.
 func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit) ([]ratelimit.Entry, error) {
 	plan, err := s.plan(key, limit)
 	if err != nil {
 		return nil, err
 	}
 	if limit.Algorithm != ratelimit.SlidingLog {
-		return nil, fmt.Errorf("%w: Algorithm %v keeps no history", ratelimit.ErrInvalidLimit, limit.Algorithm)
+		return nil, fmt.Errorf("%w: only a sliding log has a history", ratelimit.ErrInvalidLimit)
 	}
-	const page = 500
 	var entries []ratelimit.Entry
-	for after := int64(0); ; {
+	for after, more := int64(0), true; more; {
 		c := newCall(lua.History)
 		c.keys = append(c.keys, plan.Key(key))
-		c.args = append(c.args, strconv.FormatInt(limit.Period.Microseconds(), 10), strconv.FormatInt(after, 10), s.codec.Now())
+		c.args = plan.HistoryArgs(after, s.codec.Now())
 		msg, err := s.run(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		pairs, err := msg.AsIntSlice()
+		page, err := msg.AsStrSlice()
 		if err != nil {
 			return nil, lua.Refused(err)
 		}
-		// Each pair is a time and the running total up to it, modulo 2^23; the first is there for its total alone.
-		for i := 2; i+1 < len(pairs); i += 2 {
-			after = pairs[i]
-			entries = append(entries, ratelimit.Entry{Time: time.UnixMicro(after), Cost: (pairs[i+1] - pairs[i-1]) & (1<<23 - 1)})
-		}
-		if len(pairs) < 2+2*page {
-			return entries, nil
-		}
+		entries, after, more = lua.AppendHistory(entries, page)
 	}
+	return entries, nil
 }
