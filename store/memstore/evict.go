@@ -149,7 +149,7 @@ func (sh *shard) unusedFrom(e *entry, at int64) {
 	if v == nil || v.idle == nil {
 		return
 	}
-	if len(v.idle) > 2*sh.live { // then entries stand in it more than once
+	if len(v.idle) > sh.live+sh.live/4 { // then entries stand in it more than once
 		v.idle = nil
 		return
 	}

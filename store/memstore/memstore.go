@@ -21,9 +21,9 @@ type Options struct {
 	// entries counts as max(1, n). 0 means DefaultMaxKeys; New panics below 0.
 	//
 	// When it is reached, a state that equals an unused key makes room, which costs nobody anything. If there is
-	// none, the least recently used goes: of all up to 4,096 MaxKeys, above that of the states that share a lock
-	// with the new one, about 4,096. A log alone may outgrow MaxKeys, up to the Rate of its limit; all else has gone
-	// by then.
+	// none, the least recently used goes: of all up to 8,192 MaxKeys, above that of the states that share a lock
+	// with the new one, about as many. A log alone may outgrow MaxKeys, up to the Rate of its limit; all else has
+	// gone by then.
 	MaxKeys int
 	// Clock tells the time, by its wall clock reading. Nil means time.Now, and then steps of the wall clock after
 	// New do not matter. It is called by many goroutines at once.
@@ -39,22 +39,22 @@ type Stats struct {
 
 // A Store keeps the state of limits in memory. It is safe for concurrent use and has nothing to close.
 type Store struct {
-	shards   []shard
-	dues     []atomic.Int64 // of each shard: no state in it equals an unused key before this time
-	shift    uint8          // the upper bits of a hash choose the shard
-	seed     maphash.Seed
-	clock    func() time.Time // nil: started and what has passed since
-	started  time.Time
-	base     int64 // started in microseconds
-	max      int64
-	machines machines
-	sweeper  sweeper
+	shards  []shard
+	dues    []atomic.Int64 // of each shard: no state in it equals an unused key before this time
+	shift   uint8          // the upper bits of a hash choose the shard
+	seed    maphash.Seed
+	clock   func() time.Time // nil: started and what has passed since
+	started time.Time
+	base    int64 // started in microseconds
+	max     int64
+	sweeper sweeper
 
-	_       [64]byte // what changes with every new key stays off the lines that every call reads
-	charged atomic.Int64
-	keys    atomic.Int64
-	evicted atomic.Uint64
-	expired atomic.Uint64
+	_        [64]byte // what changes with every new key stays off the lines that every call reads
+	machines machines
+	charged  atomic.Int64 // against max
+	keys     atomic.Int64
+	evicted  atomic.Uint64
+	expired  atomic.Uint64
 }
 
 var (
@@ -63,7 +63,7 @@ var (
 )
 
 const (
-	shardKeys = 8192 // about how many states share a lock; bounds the work that is done under one
+	shardKeys = 8192 // about how many states share a lock at most: the work of one eviction depends on it
 	maxShards = 4096
 )
 
@@ -124,17 +124,16 @@ func (s *Store) Take(ctx context.Context, req ratelimit.Request) (res ratelimit.
 	}
 	sh.uses++
 	e.used = sh.uses
-	before := weight(&e.state)
-	if !m.TakeInto(&res, &e.state, now, req.Cost, req.Extra) {
-		sh.mu.Unlock()
-		return res, nil
-	}
-	if other || req.Cost < 0 { // else it is later than before
-		sh.unusedFrom(e, e.state.Unused())
-	}
-	used, grown := e.used, weight(&e.state)-before
-	if grown != 0 {
-		s.charged.Add(grown)
+	used, before := e.used, weight(&e.state)
+	var grown int64
+	if m.TakeInto(&res, &e.state, now, req.Cost, req.Extra) {
+		// Nearly always it is later than it was when it will equal an unused key.
+		if other || req.Cost < 0 || now+res.ResetAfter.Microseconds() < sh.due.Load() {
+			sh.unusedFrom(e, e.state.Unused())
+		}
+		if grown = weight(&e.state) - before; grown != 0 {
+			s.charged.Add(grown)
+		}
 	}
 	sh.mu.Unlock()
 	if grown > 0 {
@@ -155,18 +154,16 @@ func (s *Store) takeNew(sh *shard, hash uint64, key string, now int64, req *rate
 	}
 	var state ratelimit.State
 	res, changed := m.Take(&state, now, req.Cost, req.Extra)
-	if !changed {
-		sh.mu.Unlock()
-		return res, nil
-	}
-	if !s.reserve(1) {
+	if changed && !s.reserve(1) {
 		sh.mu.Unlock()
 		b := batch{n: 1}
 		b.set(0, s, key, req.Limit, ratelimit.Step{Machine: m, Cost: req.Cost, Extra: req.Extra})
 		b.decide(s, now)
 		return b.results[0], nil
 	}
-	s.insert(sh, hash, key, state)
+	if changed {
+		s.insert(sh, hash, key, state)
+	}
 	sh.mu.Unlock()
 	if s.sweeper.awake(now) {
 		s.sweep(now)
@@ -240,5 +237,5 @@ func (s *Store) now() int64 {
 	if s.clock == nil {
 		return s.base + int64(time.Since(s.started)/time.Microsecond)
 	}
-	return s.clock().UnixMicro()
+	return min(max(s.clock().UnixMicro(), 0), 1<<53-1) // the ends of time that a Machine knows
 }

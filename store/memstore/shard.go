@@ -60,7 +60,7 @@ func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>s.shift] }
 // insert adds to sh, which is locked, a state that is not there yet and has its place reserved.
 func (s *Store) insert(sh *shard, hash uint64, key string, state ratelimit.State) {
 	if sh.room == 0 {
-		s.resize(sh, grown(sh.live))
+		s.resize(sh, s.grown(sh.live))
 	}
 	e, wasEmpty := sh.table.add(hash)
 	if wasEmpty {
@@ -101,9 +101,9 @@ func (s *Store) resize(sh *shard, n int) {
 
 // grown is what to make room for where there are n entries. One step is to a little more than a shard's share of
 // MaxKeys, where it will stay.
-func grown(n int) int {
-	const share = shardKeys + shardKeys/16
-	if n < share && n > share/2 {
+func (s *Store) grown(n int) int {
+	fair := int(s.max) / len(s.shards)
+	if share := fair + fair/32 + 64; share/2 < n && n < share-share/64 {
 		return share
 	}
 	return max(14, n*3/2)

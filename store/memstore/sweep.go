@@ -7,26 +7,28 @@ import (
 	"time"
 )
 
-// A sweeper forgets states that equal an unused key, a few on each write: it walks through all the shards that may
+// A sweeper forgets states that equal an unused key, a few on each call: it walks through all the shards that may
 // hold any, and rests before it walks again. Decisions do not depend on it.
 type sweeper struct {
-	mu     sync.Mutex
-	shard  int          // where it is,
-	midway bool         // and whether it has begun there
 	rested atomic.Int64 // since when it rests
 	pause  atomic.Int64 // how long
+	mu     sync.Mutex
+	shard  int  // where it is,
+	midway bool // and whether it has begun there
 }
 
 const (
-	sweepSteps  = 128 // entries looked at on one write; one forgotten counts twice
+	sweepSteps  = 128 // entries looked at on one call; one forgotten counts twice
 	sweepPause  = int64(time.Millisecond / time.Microsecond)
 	sweepPerKey = int64(10 * time.Microsecond / time.Microsecond)
+	sweepBehind = int64(time.Minute / time.Microsecond) // a clock that is further behind was set back
 	longAgo     = math.MinInt64 / 2
 )
 
 // awake tells whether there is work to do.
 func (sw *sweeper) awake(now int64) bool {
-	return uint64(now-sw.rested.Load()) >= uint64(sw.pause.Load()) // also if the clock was set back
+	// As numbers without a sign, so that a clock that was set back wakes it too.
+	return uint64(now-sw.rested.Load()+sweepBehind) >= uint64(sw.pause.Load()+sweepBehind)
 }
 
 func (sw *sweeper) work() { sw.rested.Store(longAgo) }
@@ -38,11 +40,11 @@ func (s *Store) sweep(now int64) {
 		return
 	}
 	defer sw.mu.Unlock()
-	// A state is left for a while in case its key comes back, and the sweeper rests as long: the more keys the longer,
-	// so that walking takes a fixed and small part of the time.
-	if rested := sw.rested.Load(); now < rested {
+	if now < sw.rested.Load()-sweepBehind {
 		s.setBack()
 	}
+	// A state is left for a while in case its key comes back, and the sweeper rests as long: the more keys the longer,
+	// so that walking takes a fixed and small part of the time.
 	pause := max(sweepPause, sweepPerKey*s.keys.Load())
 	steps := sweepSteps
 	for range s.shards {
@@ -99,7 +101,7 @@ func (s *Store) sweepShard(sh *shard, at int64, steps *int) bool {
 	sh.hand = 0
 	sh.due.Store(sh.soonest)
 	if n := len(sh.table.entries); n > 64 && sh.live < n/4 {
-		s.resize(sh, grown(sh.live))
+		s.resize(sh, s.grown(sh.live))
 	}
 	return true
 }

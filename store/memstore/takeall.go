@@ -80,7 +80,7 @@ func (b *batch) decide(s *Store, now int64) {
 		reserved += need
 		b.lock(s)
 	}
-	changed := ratelimit.StepAll(now, b.steps[:b.n], b.results[:b.n])
+	ratelimit.StepAll(now, b.steps[:b.n], b.results[:b.n])
 	grown := b.note()
 	inserted := b.insert(s)
 	s.charged.Add(grown + inserted - reserved)
@@ -90,7 +90,7 @@ func (b *batch) decide(s *Store, now int64) {
 			s.trim(b.places[i].shard, b.places[i].used, now)
 		}
 	}
-	if changed && s.sweeper.awake(now) {
+	if s.sweeper.awake(now) {
 		s.sweep(now)
 	}
 }
@@ -147,8 +147,8 @@ func (b *batch) note() (grown int64) {
 		if p.entry == nil {
 			continue
 		}
-		if p.other || st.Cost < 0 {
-			p.shard.unusedFrom(p.entry, st.State.Unused())
+		if unused := st.State.Unused(); p.other || st.Cost < 0 || unused < p.shard.due.Load() {
+			p.shard.unusedFrom(p.entry, unused)
 		}
 		grown += weight(st.State) - p.weight
 	}

@@ -1,0 +1,129 @@
+package memstore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicego/ratelimit"
+)
+
+// R83: many goroutines over many keys, more than there is room for, with every kind of call.
+func TestR83ManyGoroutines(t *testing.T) {
+	t.Parallel()
+	const goroutines, calls, keys, most = 64, 10_000, 100_000, 50_000
+	s, c := newStore(most)
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 0))
+			limits := algorithms(10, time.Second)
+			for range calls {
+				l := &limits[r.IntN(3)]
+				a, b := fmt.Sprint(r.IntN(keys)), fmt.Sprint(r.IntN(keys))
+				var err error
+				switch r.IntN(32) {
+				case 0:
+					err = s.Reset(t.Context(), a, l)
+				case 1:
+					_, err = s.TakeAll(t.Context(), []ratelimit.Request{{Key: a, Limit: l, Cost: 1}, {Key: b, Limit: l, Cost: 2}, {Key: a, Limit: l}})
+				case 2:
+					_, err = s.TakeAll(t.Context(), []ratelimit.Request{{Key: b, Limit: l, Cost: -1}, {Key: a, Limit: l, Cost: 1}})
+				case 3:
+					_, err = s.History(t.Context(), a, l)
+				case 4:
+					c.advance(time.Millisecond)
+				case 5:
+					s.Stats()
+				default:
+					_, err = s.Take(t.Context(), ratelimit.Request{Key: a, Limit: l, Cost: 1})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				if n := s.Len(); n > most+goroutines*2 {
+					t.Errorf("Len %d, far above %d", n, most)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.check(t)
+}
+
+// R86: of callers who meet a key at the moment it is unused again, one makes its state.
+func TestR86Rollover(t *testing.T) {
+	t.Parallel()
+	const callers, rounds = 50, 300
+	for _, l := range algorithms(10, time.Minute) {
+		s, c := newStore(0)
+		for round := range rounds {
+			c.set(time.Duration(round) * 2 * time.Minute)
+			var admitted atomic.Int64
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					if take(t, s, "k", l, 1).Allowed {
+						admitted.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			if n := admitted.Load(); n != 10 {
+				t.Fatalf("%v: %d admitted in round %d, want 10", l, n, round)
+			}
+		}
+	}
+}
+
+// All is spent or nothing, whatever the order of the keys.
+func TestTakeAllInOppositeOrders(t *testing.T) {
+	t.Parallel()
+	s := New(Options{})
+	l := ratelimit.PerDay(1000)
+	keys := make([]string, 8)
+	for i := range keys {
+		keys[i] = fmt.Sprint("key-", i)
+	}
+	var spent atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 32 {
+		wg.Go(func() {
+			reqs := make([]ratelimit.Request, len(keys))
+			for i := range reqs {
+				k := i
+				if g%2 == 1 {
+					k = len(keys) - 1 - i
+				}
+				reqs[i] = ratelimit.Request{Key: keys[k], Limit: &l, Cost: 1}
+			}
+			for range 100 {
+				results, err := s.TakeAll(t.Context(), reqs)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if results[0].Allowed {
+					spent.Add(1)
+				}
+				for _, res := range results {
+					if res.Allowed != results[0].Allowed {
+						t.Errorf("%+v beside %+v", res, results[0])
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := spent.Load(); n != 1000 {
+		t.Errorf("%d admitted, want 1000", n)
+	}
+	for _, key := range keys {
+		if res := take(t, s, key, l, 0); res.Remaining != 0 {
+			t.Errorf("%s has %d left", key, res.Remaining)
+		}
+	}
+}
