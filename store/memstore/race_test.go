@@ -16,6 +16,10 @@ func TestR83ManyGoroutines(t *testing.T) {
 	t.Parallel()
 	const goroutines, calls, keys, most = 64, 10_000, 100_000, 50_000
 	s, c := newStore(most)
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprint(i)
+	}
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
@@ -23,7 +27,7 @@ func TestR83ManyGoroutines(t *testing.T) {
 			limits := algorithms(10, time.Second)
 			for range calls {
 				l := &limits[r.IntN(3)]
-				a, b := fmt.Sprint(r.IntN(keys)), fmt.Sprint(r.IntN(keys))
+				a, b := names[r.IntN(keys)], names[r.IntN(keys)]
 				var err error
 				switch r.IntN(32) {
 				case 0:
