@@ -395,6 +395,34 @@ func TestWaitTogether(t *testing.T) {
 	})
 }
 
+// TestWaitKeepsPlaces: who asked together with others and was denied keeps its place.
+func TestWaitKeepsPlaces(t *testing.T) {
+	for range 20 { // the denials come in any order
+		synctest.Test(t, func(t *testing.T) {
+			store := newMeter()
+			store.delay = 10 * time.Millisecond
+			limit := ratelimit.Limit{Rate: 1, Period: time.Second, Burst: 4}
+			l := must(t, store, limit)
+			time.AfterFunc(15*time.Millisecond, func() { // when the second to fourth are on their way
+				_, _ = store.Store.Take(context.Background(), ratelimit.Request{Key: "k", Limit: &limit, Cost: 3})
+			})
+			start := time.Now()
+			var wg sync.WaitGroup
+			for i := range 6 {
+				wg.Go(func() {
+					_, err := ratelimit.Wait(t.Context(), l, "k", 1)
+					if at := time.Since(start).Truncate(time.Second); err != nil || at != time.Duration(i)*time.Second {
+						t.Errorf("caller %d was admitted at %v, %v", i, at, err)
+					}
+				})
+				synctest.Wait()
+			}
+			wg.Wait()
+			gone(t, l)
+		})
+	}
+}
+
 // TestWaitOutage: an outage does not take those who stand in line one by one.
 func TestWaitOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
