@@ -104,10 +104,13 @@ func (s *Store) Take(ctx context.Context, req ratelimit.Request) (res ratelimit.
 			return res, err
 		}
 	}
-	key := ratelimit.BareKey(req.Key)
+	key := req.Key
+	if key[0] == '{' { // else it is its bare form
+		key = ratelimit.BareKey(key)
+	}
 	hash := s.hash(key, req.Limit)
 	sh := s.shard(hash)
-	now := s.now()
+	now := s.now() // which may be out of turn once the lock is there: a State never goes back
 
 	sh.mu.Lock()
 	e := sh.table.find(hash, key, req.Limit)
