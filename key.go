@@ -64,7 +64,7 @@ func BareKey(key string) string {
 		return key
 	}
 	bare := unescape(tag)
-	if bare == "" || strings.IndexByte(bare, ':') >= 0 {
+	if _, _, shaped := shape(bare); shaped || bare == "" || strings.IndexByte(bare, ':') >= 0 {
 		return key // a raw key of these bytes is another key
 	}
 	return bare

@@ -386,6 +386,20 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestKeysDoNotMeet: a part that looks like a result of Key is not the key it looks like.
+func TestKeysDoNotMeet(t *testing.T) {
+	l := must(t, memstore.New(memstore.Options{}), ratelimit.PerDay(1))
+	for _, key := range []string{
+		ratelimit.Key(""), ratelimit.Key(ratelimit.Key("")), ratelimit.Key(ratelimit.Key(ratelimit.Key(""))),
+		ratelimit.Key("a:b"), ratelimit.Key(ratelimit.Key("a:b")), "a:b", "abc", ratelimit.Key(ratelimit.Key("abc")),
+	} {
+		spend(t, l, key, 1)
+	}
+	if res, err := l.Allow(t.Context(), ratelimit.Key("abc"), 1); err != nil || res.Allowed {
+		t.Errorf("Key(abc) is not abc: %+v, %v", res, err)
+	}
+}
+
 // TestLimiterFunc hands everything on.
 func TestLimiterFunc(t *testing.T) {
 	want := ratelimit.Result{Allowed: true, Taken: 7, Source: ratelimit.SourceLease}
