@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -90,9 +89,6 @@ func (c *call) wait(ctx context.Context) (done bool) {
 	}
 }
 
-// signals are the channels of calls that are done and gone.
-var signals = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
-
 // source is the arguments of EVAL.
 func (c *call) source() []any {
 	args := append([]any(nil), c.args...)
@@ -104,6 +100,18 @@ func (c *call) source() []any {
 func (c *call) noScript() bool {
 	err := c.cmd.Err()
 	return err != nil && c.cmd.Cmd.Args()[0] == evalsha && isReply(err) && lua.NoScript(err.Error())
+}
+
+// lost tells whether no reply came.
+func (c *call) lost() bool {
+	if c.cmd.Val() != nil {
+		return false
+	}
+	err := c.cmd.Err()
+	if err == nil {
+		err = c.err
+	}
+	return err != nil && !isReply(err)
 }
 
 // settle reads what came of c; fail is what to say where neither a reply nor an error is there.

@@ -57,13 +57,13 @@ func (q *queue) do(ctx context.Context, c *call) error {
 			q.lead(b)
 			return c.err
 		}
-		c.done = signals.Get().(chan struct{})
+		c.done = make(chan struct{}, 1)
 		go q.run(b)
 	case q.waiting >= maxWaiting:
 		q.mu.Unlock()
 		return lua.Unavailable(errFull)
 	default:
-		c.done = signals.Get().(chan struct{})
+		c.done = make(chan struct{}, 1)
 		q.push(c)
 		if q.free() {
 			go q.run(q.take())
@@ -75,7 +75,6 @@ func (q *queue) do(ctx context.Context, c *call) error {
 	if !c.wait(ctx) && !q.leave(c) {
 		return ended(ctx)
 	}
-	signals.Put(c.done)
 	if c.err != nil && ctx.Err() != nil { // which may be what failed it
 		return ended(ctx)
 	}

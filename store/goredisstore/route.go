@@ -33,7 +33,7 @@ func newRouter(client Client, noBatch bool) (router, error) {
 		}
 		r := &cluster{client: c, nodes: nodes{noBatch: noBatch, pool: c.Options().PoolSize}}
 		r.nodes.node = func(client *redis.Client) *node {
-			return &node{one: c.Process, pipe: client.Pipeline, reroute: c.Process}
+			return &node{one: c.Process, pipe: client.Pipeline, cluster: c}
 		}
 		r.lobby = newQueue(r.open, noBatch, c.Options().PoolSize)
 		return r, nil

@@ -12,8 +12,8 @@ import (
 // A node is where the calls of one queue go.
 type node struct {
 	one     func(ctx context.Context, cmd redis.Cmder) error
-	pipe    func() redis.Pipeliner                           // nil: calls go one by one
-	reroute func(ctx context.Context, cmd redis.Cmder) error // of a Cluster: asks who is in charge now; else nil
+	pipe    func() redis.Pipeliner // nil: calls go one by one
+	cluster *redis.ClusterClient   // that it belongs to, or nil
 }
 
 // send carries out calls, each once. What the server refused without running it is sent again where that helps: for the
@@ -30,15 +30,22 @@ func (n *node) send(ctx context.Context, calls []*call) {
 	if len(unknown) > 0 {
 		n.exec(ctx, unknown)
 	}
-	if n.reroute == nil {
+	if n.cluster == nil {
 		return
 	}
+	lost := false
 	for _, c := range calls {
 		if elsewhere(c.cmd.Err()) && !c.left.Load() {
 			moved = append(moved, c)
 		}
+		lost = lost || c.lost()
 	}
 	n.follow(ctx, moved)
+	if lost {
+		// A command that is not to be replayed does not make the client look for who has taken over, which it would
+		// only do by itself a minute later.
+		n.cluster.ReloadState(ctx)
+	}
 }
 
 // exec sends calls once, together.
@@ -102,9 +109,9 @@ func (n *node) followOne(ctx context.Context, c *call) {
 		}
 	}()
 	c.again(c.cmd.Cmd.Args())
-	c.err = n.reroute(ctx, c.cmd)
+	c.err = n.cluster.Process(ctx, c.cmd)
 	if c.noScript() && !c.left.Load() {
 		c.again(c.source())
-		c.err = n.reroute(ctx, c.cmd)
+		c.err = n.cluster.Process(ctx, c.cmd)
 	}
 }
