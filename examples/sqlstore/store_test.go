@@ -59,7 +59,7 @@ func TestStore(t *testing.T) {
 			query(t, of(s), "SELECT total_changes()", nil, &changes)
 			return changes
 		},
-		Traces: 30,
+		Traces: 20,
 	})
 }
 
