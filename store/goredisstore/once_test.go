@@ -283,3 +283,29 @@ func (c *lossy) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// A history of several pages reads as it was written.
+func TestLongHistory(t *testing.T) {
+	server := redisserver.Single(t)
+	var now atomic.Int64
+	s := over(t, at(t, server.Addr), goredisstore.Options{Clock: func() time.Time { return time.UnixMicro(now.Load()) }})
+	limit := ratelimit.Limit{Algorithm: ratelimit.SlidingLog, Rate: 100_000, Period: time.Hour}
+	for _, n := range []int{0, 1, 499, 500, 501, 1000, 1702} {
+		key := fmt.Sprint("key-", n)
+		for i := range n {
+			now.Store(1_000_000 + int64(i))
+			if _, err := s.Take(t.Context(), ratelimit.Request{Key: key, Limit: &limit, Cost: int64(i%7) + 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := s.History(t.Context(), key, &limit)
+		if err != nil || len(got) != n {
+			t.Fatalf("%d entries of %d, %v", len(got), n, err)
+		}
+		for i, e := range got {
+			if e.Time.UnixMicro() != 1_000_000+int64(i) || e.Cost != int64(i%7)+1 {
+				t.Fatalf("entry %d of %d is %+v", i, n, e)
+			}
+		}
+	}
+}
