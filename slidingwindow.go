@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"encoding/binary"
+	"fmt"
 	"sort"
 	"time"
 )
@@ -146,10 +147,14 @@ func (m *Machine) logUnused(s *State) int64 {
 	return s.at + m.period
 }
 
-// History returns the entries of a sliding log that still count at now, oldest first.
-func (m *Machine) History(s *State, now int64) []Entry {
-	if m.limit.Algorithm != SlidingLog || s.log == nil {
-		return nil
+// History returns the entries of a sliding log that still count at now, oldest first. The machine of another Algorithm
+// has none to give, which is ErrInvalidLimit.
+func (m *Machine) History(s *State, now int64) ([]Entry, error) {
+	if m.limit.Algorithm != SlidingLog {
+		return nil, fmt.Errorf("%w: only a %v has a history", ErrInvalidLimit, SlidingLog)
+	}
+	if s.log == nil {
+		return nil, nil
 	}
 	v := m.lookLog(s, clampTime(now))
 	l := s.log
@@ -157,7 +162,7 @@ func (m *Machine) History(s *State, now int64) []Entry {
 	for i := int(v.part); i < len(l.entries); i++ {
 		entries = append(entries, Entry{Time: time.UnixMicro(l.entries[i].at), Cost: l.entries[i].total - l.before(i)})
 	}
-	return entries
+	return entries, nil
 }
 
 // Entries is how many calls of a sliding log s remembers, 0 for the other algorithms.

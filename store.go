@@ -65,7 +65,8 @@ type Store interface {
 
 // A Historian is a Store that can read a sliding log back.
 type Historian interface {
-	// History returns what is still in the window of a SlidingLog limit, oldest first.
+	// History returns what is still in the window of a SlidingLog limit, oldest first. A limit of another Algorithm
+	// is ErrInvalidLimit.
 	History(ctx context.Context, key string, limit *Limit) ([]Entry, error)
 }
 

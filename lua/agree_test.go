@@ -266,7 +266,10 @@ func TestHistoryPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := p.Machine.History(b.state(p.Key("k")), b.now)
+	want, err := p.Machine.History(b.state(p.Key("k")), b.now)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var got []ratelimit.Entry
 	calls := 0
 	for after, more := int64(0), true; more; calls++ {

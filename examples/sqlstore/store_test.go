@@ -109,7 +109,9 @@ func TestOutage(t *testing.T) {
 	req := ratelimit.Request{Key: "sekret", Limit: &l, Cost: 1}
 	_, take := s.Take(t.Context(), req)
 	_, all := s.TakeAll(t.Context(), []ratelimit.Request{req, req})
-	_, history := s.History(t.Context(), req.Key, &l)
+	log := l
+	log.Algorithm, log.Burst = ratelimit.SlidingLog, 0
+	_, history := s.History(t.Context(), req.Key, &log)
 	_, sweep := s.DeleteUnused(t.Context())
 	for name, err := range map[string]error{
 		"Take": take, "TakeAll": all, "Reset": s.Reset(t.Context(), req.Key, &l), "History": history, "DeleteUnused": sweep,

@@ -17,17 +17,20 @@ var (
 func (s *Store) Close() error { return s.db.Close() }
 
 // History returns what key has spent under a SlidingLog limit and is still in the window, oldest first.
-func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit) (entries []ratelimit.Entry, err error) {
+func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit) ([]ratelimit.Entry, error) {
 	req := ratelimit.Request{Key: key, Limit: limit}
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
-	err = s.transact(ctx, func(tx *sql.Tx) error {
-		step, err := load(ctx, tx, &req)
-		entries = step.Machine.History(step.State, s.clock().UnixMicro())
+	var step ratelimit.Step
+	err := s.transact(ctx, func(tx *sql.Tx) (err error) {
+		step, err = load(ctx, tx, &req)
 		return err
 	})
-	return entries, err
+	if err != nil {
+		return nil, err
+	}
+	return step.Machine.History(step.State, s.clock().UnixMicro())
 }
 
 // margin is how much longer than it has to a row stays, for clocks that are set back a little.

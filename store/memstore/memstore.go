@@ -201,7 +201,8 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*ratelimit.Limi
 	return nil
 }
 
-// History returns what key has spent under a SlidingLog limit and is still in the window, oldest first.
+// History returns what key has spent under a SlidingLog limit and is still in the window, oldest first; a limit of
+// another Algorithm is ErrInvalidLimit.
 func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit) ([]ratelimit.Entry, error) {
 	req := ratelimit.Request{Key: key, Limit: limit}
 	if err := req.Validate(); err != nil {
@@ -222,9 +223,9 @@ func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit)
 	defer sh.mu.Unlock()
 	e := sh.table.find(hash, key, limit)
 	if e == nil {
-		return nil, nil
+		return m.History(new(ratelimit.State), now)
 	}
-	return m.History(&e.state, now), nil
+	return m.History(&e.state, now)
 }
 
 // Len is how many states are kept.

@@ -80,7 +80,9 @@ func TestDoneContextTouchesNothing(t *testing.T) {
 	req := ratelimit.Request{Key: "k", Limit: &l, Cost: 1}
 	_, err := s.Take(ctx, req)
 	_, errAll := s.TakeAll(ctx, []ratelimit.Request{req})
-	_, errHistory := s.History(ctx, "k", &l)
+	log := l
+	log.Algorithm = ratelimit.SlidingLog
+	_, errHistory := s.History(ctx, "k", &log)
 	for _, err := range []error{err, errAll, errHistory, s.Reset(ctx, "k", &l)} {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, ratelimit.ErrStoreUnavailable) {
 			t.Errorf("error %v, want only context.Canceled", err)

@@ -63,7 +63,10 @@ func FuzzMachine(f *testing.F) {
 			if want, right := model.judge([]ratelimit.Request{req}, now, []ratelimit.Result{got}); !right {
 				t.Fatalf("%v at %d, cost %d, extra %d:\n got %+v\nwant %+v", l, now, req.Cost, req.Extra, got, want[0])
 			}
-			if h := m.History(&state, now); l.Algorithm == ratelimit.SlidingLog {
+			h, err := m.History(&state, now)
+			if isLog := l.Algorithm == ratelimit.SlidingLog; isLog != (err == nil) {
+				t.Fatalf("%v: history: %v", l, err)
+			} else if isLog {
 				sum := int64(0)
 				for _, e := range h {
 					sum += e.Cost

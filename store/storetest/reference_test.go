@@ -121,7 +121,7 @@ func (r *reference) History(_ context.Context, key string, l *ratelimit.Limit) (
 	defer r.mu.Unlock()
 	i := r.id(key, l)
 	s := r.find(i)
-	return r.machine(s, i, *l).History(s, r.clock().UnixMicro()), nil
+	return r.machine(s, i, *l).History(s, r.clock().UnixMicro())
 }
 
 func TestReference(t *testing.T) {

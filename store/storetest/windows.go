@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/sluicego/ratelimit"
@@ -187,6 +188,11 @@ var windowChecks = []check{
 			k.wantHistory(keeper, key, l, spend{50, 4})
 			k.at(110 * s)
 			k.wantHistory(keeper, key, l)
+			for _, other := range []ratelimit.Limit{bucket(10, 10, m), counter(10, m)} {
+				if _, err := keeper.History(k.t.Context(), key, &other); !errors.Is(err, ratelimit.ErrInvalidLimit) {
+					k.Errorf("history of %v: %v, want ErrInvalidLimit", other, err)
+				}
+			}
 		},
 	},
 }
