@@ -84,16 +84,21 @@ func single(t *testing.T) *place {
 }
 
 func TestSingle(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, single(t).config())
 }
 
 func TestSingleNoBatch(t *testing.T) {
+	t.Parallel()
 	p := single(t)
 	p.noBatch = true
-	storetest.Run(t, p.config())
+	c := p.config()
+	c.Traces = 40
+	storetest.Run(t, c)
 }
 
 func TestSingleRESP2(t *testing.T) {
+	t.Parallel()
 	p := single(t)
 	start := p.options
 	p.options = func() *redis.UniversalOptions {
@@ -101,10 +106,13 @@ func TestSingleRESP2(t *testing.T) {
 		o.Protocol = 2
 		return o
 	}
-	storetest.Run(t, p.config())
+	c := p.config()
+	c.Traces = 40
+	storetest.Run(t, c)
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	p := &place{t: t}
 	var c *redisserver.ClusterServers
 	p.options = func() *redis.UniversalOptions {
@@ -116,6 +124,7 @@ func TestCluster(t *testing.T) {
 }
 
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	p := &place{t: t}
 	var s *redisserver.SentinelServers
 	p.options = func() *redis.UniversalOptions {
@@ -127,6 +136,7 @@ func TestSentinel(t *testing.T) {
 }
 
 func TestMiniredis(t *testing.T) {
+	t.Parallel()
 	p := &place{t: t}
 	var srv *redisserver.Server
 	p.options = func() *redis.UniversalOptions {
@@ -137,6 +147,7 @@ func TestMiniredis(t *testing.T) {
 	c := p.config()
 	c.Address, c.Join = nil, nil // it lives in this process
 	c.Writes = nil               // it does not count
+	c.Traces = 40
 	c.Except = map[string]string{
 		"R61 what expired is gone":                  "in miniredis time passes by FastForward alone",
 		"R02 R70 unreadable state counts as unused": "redis.pcall of miniredis gives no error back",
