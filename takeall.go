@@ -47,6 +47,11 @@ func Merge(reqs []Request) (Batch, error) {
 			}
 		}
 	}
+	for i := range b.Requests { // of sums, so that the order of reqs does not matter
+		if r := &b.Requests[i]; r.Cost < 0 && r.Extra > 0 {
+			return Batch{}, fmt.Errorf("%w: Extra %d with a negative Cost %d", ErrInvalidCost, r.Extra, r.Cost)
+		}
+	}
 	return b, nil
 }
 
@@ -69,9 +74,6 @@ func (r *Request) add(other *Request) error {
 		return fmt.Errorf("%w: two different limits of one Algorithm and Name on one key", ErrInvalidLimit)
 	}
 	r.Cost, r.Extra = addCosts(r.Cost, other.Cost), addCosts(r.Extra, other.Extra)
-	if r.Cost < 0 && r.Extra > 0 {
-		return fmt.Errorf("%w: Extra %d with a negative Cost %d", ErrInvalidCost, r.Extra, r.Cost)
-	}
 	return nil
 }
 

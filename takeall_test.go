@@ -30,6 +30,7 @@ func TestMerge(t *testing.T) {
 		{"more than there are numbers", []ratelimit.Request{req("x", &a, math.MaxInt64, 0), req("x", &a, math.MaxInt64, 0)}, []want{{math.MaxInt64, 0}}},
 		{"less than there are", []ratelimit.Request{req("x", &a, math.MinInt64, 0), req("x", &a, math.MinInt64, 0)}, []want{{-math.MaxInt64, 0}}},
 		{"back and forth", []ratelimit.Request{req("x", &a, -3, 0), req("x", &a, 5, 1)}, []want{{2, 1}}},
+		{"below zero on the way", []ratelimit.Request{req("x", &a, -3, 0), req("x", &a, 0, 1), req("x", &a, 3, 0)}, []want{{0, 1}}},
 	} {
 		asked := slices.Clone(c.reqs)
 		batch, err := ratelimit.Merge(c.reqs)
