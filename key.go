@@ -54,18 +54,18 @@ func AppendKey(b []byte, key string) []byte {
 }
 
 // BareKey returns the form of key that stores without hash tags keep: Key("abc") and "abc" are both "abc", every other
-// key is itself. It allocates only where something was escaped.
+// key is itself. It allocates only where a brace or a percent sign was escaped.
 func BareKey(key string) string {
 	if key == "" || key[0] != '{' || key[len(key)-1] != '}' {
 		return key
 	}
 	tag, tail, ok := shape(key)
-	if !ok || tail != "" {
-		return key
+	if !ok || tail != "" || tag == emptyPart || strings.Contains(tag, colon) {
+		return key // a raw key of what it stands for is another key
 	}
 	bare := unescape(tag)
-	if _, _, shaped := shape(bare); shaped || bare == "" || strings.IndexByte(bare, ':') >= 0 {
-		return key // a raw key of these bytes is another key
+	if _, _, shaped := shape(bare); shaped {
+		return key // likewise
 	}
 	return bare
 }
@@ -87,6 +87,7 @@ const (
 	partEscapes = "{}%:" // what a part of a key may not hold as it is
 	wrapEscapes = "{}%"  // a raw key wrapped as a whole keeps its colons, which no part has
 	emptyPart   = "%0"
+	colon       = "%3A" // can stand in a part for nothing else: the percent sign of any other is escaped
 )
 
 func appendPart(b []byte, part, escapes string) []byte {

@@ -63,6 +63,16 @@ func TestSplitKey(t *testing.T) {
 	}
 }
 
+// An address, the most usual part of a key with an escape, costs memstore no allocation.
+func TestBareKeyOfAddressDoesNotAllocate(t *testing.T) {
+	for _, part := range []string{"2001:db8::1", "192.0.2.1", "192.0.2.1:443", ""} {
+		key := ratelimit.Key(part)
+		if n := testing.AllocsPerRun(100, func() { ratelimit.BareKey(key) }); n != 0 {
+			t.Errorf("BareKey(%q) allocates %v times", key, n)
+		}
+	}
+}
+
 // R55: different keys never meet in the form with a hash tag, and "abc" is Key("abc") in both forms.
 func TestAppendKeyAndBareKey(t *testing.T) {
 	t.Parallel()
@@ -71,6 +81,7 @@ func TestAppendKeyAndBareKey(t *testing.T) {
 		{"{abc}", "{abc}", "abc"},
 		{"user:42", "{user:42}", "user:42"},
 		{"{user%3A42}", "{user%3A42}", "{user%3A42}"},
+		{"{%253A}", "{%253A}", "%3A"},
 		{"{a}:b", "{a}:b", "{a}:b"},
 		{"{a}b", "{%7Ba%7Db}", "{a}b"},
 		{"{}", "{%7B%7D}", "{}"},
