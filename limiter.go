@@ -151,8 +151,8 @@ func (l *StoreLimiter) Refund(ctx context.Context, key string, n int64) (Result,
 }
 
 // TakeUpTo spends as much of n as there is and reports it in Result.Taken; Allowed is true even if that is nothing.
-// Of several limits the scarcest decides; what the others were charged beyond it is given back in a second call.
-// n below 0 is ErrInvalidCost.
+// Of several limits the scarcest decides; if it has not room for n, a second call spends what there is, and a third
+// where somebody else was quicker. n below 0 is ErrInvalidCost.
 func (l *StoreLimiter) TakeUpTo(ctx context.Context, key string, n int64) (Result, error) {
 	if n < 0 {
 		return Result{}, fmt.Errorf("%w: %d is below 0", ErrInvalidCost, n)
@@ -160,28 +160,24 @@ func (l *StoreLimiter) TakeUpTo(ctx context.Context, key string, n int64) (Resul
 	if len(l.limits) == 1 {
 		return l.take(ctx, key, 0, n)
 	}
-	reqs := l.requests(key, 0, n)
-	results, err := l.store.TakeAll(ctx, reqs)
-	if err != nil {
-		return Result{}, err
+	for i := range l.limits {
+		n = min(n, l.limits[i].Capacity())
 	}
-	least := n
-	for _, r := range results {
-		least = min(least, r.Taken)
-	}
-	uneven := false
-	for i, r := range results {
-		reqs[i].Cost, reqs[i].Extra = least-r.Taken, 0
-		uneven = uneven || r.Taken != least
-	}
-	if uneven {
-		if results, err = l.store.TakeAll(ctx, reqs); err != nil {
+	// Nothing is taken to be given back: a log would give back older units than it took.
+	for {
+		results, err := l.store.TakeAll(ctx, l.requests(key, n, 0))
+		if err != nil {
 			return Result{}, err
 		}
+		res := binding(results)
+		if res.Allowed || n == 0 || res.Source == SourceFailClosed {
+			return res, nil
+		}
+		n--
+		for _, r := range results {
+			n = min(n, r.Remaining)
+		}
 	}
-	res := binding(results)
-	res.Taken = least
-	return res, nil
 }
 
 // Reset forgets what key has spent.
