@@ -309,3 +309,43 @@ func TestLongHistory(t *testing.T) {
 		}
 	}
 }
+
+// R64: a key that expires just when it is used is the old one or a new one, never a mixture.
+func TestExpiringKey(t *testing.T) {
+	server := redisserver.Single(t)
+	s := over(t, at(t, server.Addr), goredisstore.Options{})
+	counter := ratelimit.Limit{Algorithm: ratelimit.SlidingCounter, Rate: 10, Period: 24 * time.Hour}
+	kept, renewed := 0, 0
+	for i := range 500 {
+		for l, key := range map[*ratelimit.Limit]string{&bucket: "rl:{%s}", &logOf: "rl-log:{%s}", &counter: "rl-win:{%s}"} {
+			name := fmt.Sprint("key-", i)
+			spend := func(cost int64) ratelimit.Result {
+				res, err := s.Take(t.Context(), ratelimit.Request{Key: name, Limit: l, Cost: cost})
+				if err != nil || !res.Allowed {
+					t.Fatalf("%v: %+v, %v", l, res, err)
+				}
+				return res
+			}
+			spend(3)
+			if _, err := server.Do("PEXPIRE", fmt.Sprintf(key, name), "1"); err != nil {
+				t.Fatal(err)
+			}
+			for end := time.Now().Add(time.Duration(i) * 4 * time.Microsecond); time.Now().Before(end); {
+			}
+			switch res := spend(1); res.Remaining {
+			case 6:
+				kept++
+			case 9:
+				renewed++
+				if ttl, err := server.Text("PTTL", fmt.Sprintf(key, name)); err != nil || len(ttl) < 4 {
+					t.Errorf("%v: a new key expires in %s ms, %v", l, ttl, err)
+				}
+			default:
+				t.Errorf("%v: %+v", l, res)
+			}
+		}
+	}
+	if kept == 0 || renewed == 0 {
+		t.Errorf("%d kept, %d renewed: the time of expiry was not hit", kept, renewed)
+	}
+}
