@@ -59,6 +59,7 @@ elseif known then
   if tokens > capacity then tokens = capacity end
   if not wide then part, tokens = tokens * p, 0 end
 end
+if not known and (got[1] or got[2]) then replace = true end -- nothing of it is to be read under a limit to come
 if known then
   local elapsed = now - at
   if elapsed >= full then
@@ -74,8 +75,7 @@ if known then
     part = part + elapsed * r
     if part > top then part = top end
   end
-  local age = full < 1000000 and 1000000 or full
-  renew = replace or now - now % age ~= at - at % age
+  renew = replace or now - now % full ~= at - at % full
 end
 if not known then
   if wide then tokens, part = capacity, 0 else part = top end
@@ -111,7 +111,7 @@ if taken ~= 0 or healed then
   call('HSET', key, 'at', behind > 0 and format('%d', now + behind) or stamp, spec, left)
   if wide then call('HSET', key, 'tokens', format('%d', tokens)) end
   if renew then
-    local time = behind + full + (full < 1000000 and 1000000 or full)
+    local time = behind + 2 * full
     if time > 1576800000000000 then time = 1576800000000000 end
     time = (time + 1000999) / 1000
     if passed and time < 60000 then time = 60000 end
