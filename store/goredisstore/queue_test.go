@@ -153,6 +153,7 @@ func TestQueuePassesSlowBatches(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		synctest.Wait()
 		if n := tr.most(); n > 2 || !q.idle() || q.slow != 0 {
 			t.Errorf("%d batches in flight at a time, %d slow", n, q.slow)
 		}
