@@ -317,7 +317,7 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	}
 	b = binary.AppendUvarint(b, uint64(s.at))
 	if l.Algorithm == SlidingLog {
-		return s.log.appendBinary(b), nil
+		return s.appendLog(b), nil
 	}
 	b = binary.AppendUvarint(b, uint64(s.units))
 	return binary.AppendUvarint(b, uint64(s.part)), nil
@@ -350,6 +350,9 @@ func (s *State) UnmarshalBinary(data []byte) error {
 		read.log = readLog(&r)
 		read.units = read.log.spent()
 		r.failed = r.failed || read.log.newest() > read.at
+		if l := read.log; l != nil && (len(l.entries) == 0 || len(l.entries) == 1 && l.newest() == read.at) {
+			read.log = nil // its units and time say as much
+		}
 	} else {
 		read.units, read.part = r.next(), r.next()
 	}

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -246,6 +247,65 @@ func TestStateBinaryAtTheEdges(t *testing.T) {
 		m.Take(&state, micro(at), 0, 1_000_000_000)
 		m.Take(&state, micro(at+119*time.Second), 0, 1_000_000_000)
 		state = again(state)
+	}
+}
+
+// A log of one entry is only numbers: no memory of its own, and all that longer ones can.
+func TestLogOfOneEntry(t *testing.T) {
+	m := machine(t, window(ratelimit.SlidingLog, 5, time.Minute))
+	if n := testing.AllocsPerRun(100, func() {
+		var state ratelimit.State
+		m.Take(&state, micro(0), 2, 0)
+		m.Take(&state, micro(0), 2, 0) // shares the entry
+		m.Take(&state, micro(0), 2, 0) // denied
+		m.Take(&state, micro(time.Minute), 1, 0)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	entries := func(s *ratelimit.State, at time.Duration) string {
+		t.Helper()
+		h, err := m.History(s, micro(at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for _, e := range h {
+			text += fmt.Sprintf("%v:%d ", time.Duration(e.Time.UnixMicro()-micro(0))*time.Microsecond, e.Cost)
+		}
+		return text
+	}
+	var state ratelimit.State
+	for _, c := range []struct {
+		at      time.Duration
+		cost    int64
+		wait    time.Duration
+		history string
+	}{
+		{0, 3, 0, "0s:3 "},
+		{time.Second, 3, 59 * time.Second, "0s:3 "},
+		{time.Second, -1, 0, "0s:2 "},
+		{2 * time.Second, 3, 0, "0s:2 2s:3 "},
+		{time.Minute - time.Microsecond, 1, time.Microsecond, "0s:2 2s:3 "},
+		{time.Minute, 1, 0, "2s:3 1m0s:1 "},
+		{-2 * time.Minute, 5, time.Minute, "-2m0s:4 "}, // the clock was set back: heals
+		{-2 * time.Minute, -4, 0, ""},
+		{-time.Minute, 5, 0, "-1m0s:5 "},
+	} {
+		res, _ := m.Take(&state, micro(c.at), c.cost, 0)
+		if res.RetryAfter != c.wait || res.Allowed != (c.wait == 0) {
+			t.Errorf("at %v, cost %d: %+v, want to wait %v", c.at, c.cost, res, c.wait)
+		}
+		if got := entries(&state, c.at); got != c.history {
+			t.Errorf("at %v, cost %d: history %q, want %q", c.at, c.cost, got, c.history)
+		}
+		data, err := state.AppendBinary(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back ratelimit.State
+		if err := back.UnmarshalBinary(data); err != nil || entries(&back, c.at) != c.history || back.Unused() != state.Unused() || back.Entries() != state.Entries() {
+			t.Errorf("at %v, cost %d: %q came back as %q, %v", c.at, c.cost, c.history, entries(&back, c.at), err)
+		}
 	}
 }
 

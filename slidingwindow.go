@@ -16,7 +16,8 @@ type logEntry struct {
 	total int64 // everything spent up to and with this entry
 }
 
-// A spendLog is the entries of a sliding log in order of time; those before head have been dropped.
+// A spendLog is the entries of a sliding log in order of time; those before head have been dropped. A State needs none
+// for one entry, which is its units at its time: that is all there is of most keys of a large service.
 type spendLog struct {
 	entries []logEntry
 	head    int
@@ -61,14 +62,17 @@ func (l *spendLog) drop(i int) {
 
 func (m *Machine) lookLog(s *State, now int64) (v view) {
 	v.State = *s
-	if s.log == nil {
-		return v
-	}
-	l := s.log
-	v.part = int64(l.firstLive(max(now, s.at) - m.period))
-	v.units = 0
-	if int(v.part) < len(l.entries) {
-		v.units = l.entries[len(l.entries)-1].total - l.before(int(v.part))
+	after := max(now, s.at) - m.period
+	if l := s.log; l == nil {
+		if s.at <= after {
+			v.units = 0
+		}
+	} else {
+		v.part = int64(l.firstLive(after))
+		v.units = 0
+		if int(v.part) < len(l.entries) {
+			v.units = l.entries[len(l.entries)-1].total - l.before(int(v.part))
+		}
 	}
 	if s.at-now > m.period+setBack {
 		v.at, v.healed = now, true
@@ -87,23 +91,27 @@ func (l *spendLog) firstLive(after int64) int {
 
 // spendLog trims v's log to the window and enters n units at now, or at its newest time if that lies ahead.
 func (m *Machine) spendLog(v *view, now, n int64) {
+	at := max(v.at, now)
 	switch {
-	case v.log == nil:
-		v.log = &spendLog{}
 	case v.healed:
-		v.log = &spendLog{}
-		n += v.units
-		v.units = 0
-	default:
+		v.log, v.part = nil, 0
+		v.units += n
+		return
+	case v.log != nil:
 		v.log.drop(int(v.part))
+		v.part = int64(v.log.head)
+	case n > 0 && v.units > 0 && v.at < at:
+		v.log = &spendLog{entries: append(make([]logEntry, 0, 2), logEntry{at: v.at, total: v.units})}
 	}
-	l := v.log
-	v.part = int64(l.head)
 	if n == 0 {
 		return
 	}
 	v.units += n
-	v.at = max(v.at, now)
+	v.at = at
+	l := v.log
+	if l == nil {
+		return
+	}
 	last := len(l.entries) - 1
 	if last >= l.head && l.entries[last].at == v.at {
 		l.entries[last].total += n
@@ -119,12 +127,15 @@ func (m *Machine) giveBackLog(v *view, now, n int64) int64 {
 		return 0
 	}
 	m.spendLog(v, now, 0)
+	v.units -= n
 	l := v.log
+	if l == nil {
+		return n
+	}
 	base := l.base + n
 	l.drop(l.head + sort.Search(len(l.entries)-l.head, func(i int) bool { return l.entries[l.head+i].total > base }))
 	l.base = base
 	v.part = int64(l.head)
-	v.units -= n
 	return n
 }
 
@@ -134,6 +145,9 @@ func (m *Machine) logWait(v *view, now, cost int64) int64 {
 		return m.period
 	}
 	l := v.log
+	if l == nil {
+		return v.at + m.period - now
+	}
 	first := int(v.part)
 	needed := l.before(first) + v.units + cost - m.capacity
 	i := first + sort.Search(len(l.entries)-first, func(i int) bool { return l.entries[first+i].total >= needed })
@@ -153,11 +167,14 @@ func (m *Machine) History(s *State, now int64) ([]Entry, error) {
 	if m.limit.Algorithm != SlidingLog {
 		return nil, fmt.Errorf("%w: only a %v has a history", ErrInvalidLimit, SlidingLog)
 	}
-	if s.log == nil {
-		return nil, nil
-	}
 	v := m.lookLog(s, clampTime(now))
 	l := s.log
+	switch {
+	case l == nil && v.units > 0:
+		return []Entry{{Time: time.UnixMicro(s.at), Cost: v.units}}, nil
+	case l == nil:
+		return nil, nil
+	}
 	entries := make([]Entry, 0, len(l.entries)-int(v.part))
 	for i := int(v.part); i < len(l.entries); i++ {
 		entries = append(entries, Entry{Time: time.UnixMicro(l.entries[i].at), Cost: l.entries[i].total - l.before(i)})
@@ -165,17 +182,22 @@ func (m *Machine) History(s *State, now int64) ([]Entry, error) {
 	return entries, nil
 }
 
-// Entries is how many calls of a sliding log s remembers, 0 for the other algorithms.
+// Entries is how many calls of a sliding log s remembers, if they are several, which takes memory. Else, and for the
+// other algorithms, it is 0.
 func (s *State) Entries() int {
-	if s.log == nil {
+	if s.log == nil || len(s.log.entries)-s.log.head == 1 {
 		return 0
 	}
 	return len(s.log.entries) - s.log.head
 }
 
-func (l *spendLog) appendBinary(b []byte) []byte {
+func (s *State) appendLog(b []byte) []byte {
+	l := s.log
 	if l == nil {
-		return binary.AppendUvarint(b, 0)
+		l = &spendLog{}
+		if s.units > 0 {
+			l.entries = []logEntry{{at: s.at, total: s.units}}
+		}
 	}
 	b = binary.AppendUvarint(b, uint64(len(l.entries)-l.head))
 	before := logEntry{total: l.base}
