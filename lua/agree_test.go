@@ -327,3 +327,18 @@ func TestUnreadableBucketIsReplacedWhole(t *testing.T) {
 	limit = ratelimit.Limit{Rate: 20, Period: time.Second}
 	b.take(ratelimit.Request{Key: "k", Limit: &limit, Cost: 1})
 }
+
+// Where time ends, sums with a time in them are no longer exact, and differences still are.
+func TestScriptsAgreeAtTheEndOfTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, redisserver.Single(t))
+	for _, now := range []int64{0, 1<<53 - 4, 1<<53 - 1} {
+		b.now = now
+		for algorithm := range ratelimit.Algorithm(3) {
+			limit := ratelimit.Limit{Algorithm: algorithm, Rate: 3, Period: 7001 * time.Microsecond}
+			for range 3 {
+				b.take(ratelimit.Request{Key: fmt.Sprint(now), Limit: &limit, Cost: 2})
+			}
+		}
+	}
+}

@@ -79,10 +79,10 @@ elseif cost > room and cost <= rate then
   if healed then
     wait = period
   elseif first == 1 and (head[4] - base) % 8388608 >= needed then
-    wait = head[3] + period - now
+    wait = head[3] - now + period
   else
     local at = 2 * seek(key, first, base, -1, needed, base)
-    wait = call('LRANGE', key, format('%d', at), format('%d', at))[1] + period - now
+    wait = call('LRANGE', key, format('%d', at), format('%d', at))[1] - now + period
   end
 end
 if taken ~= 0 or healed then
