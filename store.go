@@ -79,7 +79,8 @@ type Entry struct {
 // A Request asks a Store for units. Its zero values mean nothing special; new fields may come whose zero value keeps
 // today's meaning.
 type Request struct {
-	// Key is whose units are spent. Any bytes but none.
+	// Key is whose units are spent: any bytes but none, kept whole by every Store. Who takes keys from strangers bounds
+	// their length.
 	Key string
 	// Limit is what holds for Key. The caller does not change it after first use; a Store compares it by value.
 	Limit *Limit

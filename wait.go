@@ -13,7 +13,7 @@ import (
 // Callers who wait on one key of a StoreLimiter stand in line, first come first served: the one in front asks the store,
 // once for each denial and each admission, and with it as many as there is known to be room for. So a thousand of them
 // neither hammer the store nor wake together. With any other Limiter each caller asks again after RetryAfter and a
-// random part that doubles with every attempt.
+// random part of it, up to an eighth at first and twice as much with every attempt.
 func Wait(ctx context.Context, l Limiter, key string, cost int64) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{}, waitError(ctx)
@@ -35,7 +35,7 @@ func waitAlone(ctx context.Context, l Limiter, key string, cost int64) (Result, 
 		if err != nil {
 			return res, err
 		}
-		spread := min(d, time.Minute) << min(attempt, 6)
+		spread := min(d, time.Minute) / 8 << min(attempt, 8)
 		if deadline, ok := ctx.Deadline(); ok {
 			spread = min(spread, time.Until(deadline)-d)
 		}

@@ -104,7 +104,7 @@ func (c *call) noScript() bool {
 
 // lost tells whether no reply came.
 func (c *call) lost() bool {
-	if c.cmd.Val() != nil {
+	if c.cmd.answered() {
 		return false
 	}
 	err := c.cmd.Err()
@@ -120,7 +120,7 @@ func (c *call) lost() bool {
 // then. Those were carried out, so the reply counts. No script of ours replies with nil.
 func (c *call) settle(fail error) {
 	switch err := c.cmd.Err(); {
-	case c.cmd.Val() != nil:
+	case c.cmd.answered():
 		c.err = nil
 	case err != nil:
 		c.err = failure(err)
@@ -147,7 +147,8 @@ func (c *call) reply() lua.Reply {
 // A command is what go-redis is given. It is never replayed.
 type command struct {
 	*redis.Cmd
-	call *call
+	call  *call
+	whole bool // a reply was read to its end
 }
 
 var _ redis.Cmder = (*command)(nil)
@@ -161,6 +162,18 @@ func newCommand(c *call, args []any) command {
 
 // NoRetry keeps go-redis from sending the command, or the pipeline it is in, a second time.
 func (c *command) NoRetry() bool { return true }
+
+// SetErr is called once the reply was read or could not be, and again with what ended the pipeline. A reply that broke off
+// leaves a value too, an empty one.
+func (c *command) SetErr(err error) {
+	c.whole = c.whole || err == nil && c.Val() != nil
+	c.Cmd.SetErr(err)
+}
+
+// answered tells whether there is a reply.
+func (c *command) answered() bool {
+	return c.Val() != nil && (c.whole || c.Err() == nil)
+}
 
 // Args is what go-redis writes. A command that waited for a connection until its caller had gone is not sent. A pipeline
 // cannot be cut short any more by then, so something else goes in its place, a look that never writes.

@@ -166,6 +166,53 @@ func TestBrokenBatch(t *testing.T) {
 	}
 }
 
+// A reply that breaks off in its middle is an outage, whatever its kind: no list of half the length, no strange reply. In a
+// batch it takes nothing from the replies before it.
+func TestHalfReplies(t *testing.T) {
+	list := redisserver.Array(redisserver.Bulk("0"), redisserver.Bulk("0"), redisserver.Bulk("1000"), redisserver.Bulk("1"))
+	whole := map[string]redisserver.Reply{"TakeAll": redisserver.Bulk("0,1 1 0 9 0"), "History": list}
+	for operation, reply := range whole {
+		t.Run(operation, func(t *testing.T) {
+			var held chan struct{}
+			eachClient(t, func() handler {
+				held = make(chan struct{})
+				n := 0
+				return func(int, []string) redisserver.Reply {
+					switch n++; {
+					case n <= 2: // keeps the others waiting, until they go out together
+						return reply.After(held)
+					case n == 6:
+						return reply.Half().ThenClose()
+					}
+					return reply
+				}
+			}, func(t *testing.T, stub *redisserver.Stub, s *goredisstore.Store) {
+				ask := operations(context.Background(), s)[operation]
+				outcomes := make(chan error, 8)
+				for i := range cap(outcomes) {
+					go func() { outcomes <- ask() }()
+					if i == 1 {
+						eventually(t, func() error { return atLeast(1, stub.Count()) })
+					}
+				}
+				close(held)
+				failed := 0
+				for range cap(outcomes) {
+					if err := <-outcomes; err != nil {
+						failed++
+						if !errors.Is(err, ratelimit.ErrStoreUnavailable) {
+							t.Errorf("half a reply is %v", err)
+						}
+					}
+				}
+				if failed == 0 || failed > 3 {
+					t.Errorf("%d of %d failed", failed, cap(outcomes))
+				}
+			})
+		})
+	}
+}
+
 func atLeast(want, got int) error {
 	if got < want {
 		return fmt.Errorf("%d, want %d", got, want)

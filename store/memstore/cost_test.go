@@ -46,10 +46,22 @@ func TestMemoryOfAMillionKeys(t *testing.T) {
 	if raced {
 		n /= 8 // in the same layout
 	}
-	for _, format := range []string{"%x", "client-%09d:search/v1", "tenant-%08d/a-long-key-that-has-memory-of-its-own"} {
+	bucket := ratelimit.PerHour(100)
+	log, counter := bucket, bucket
+	log.Algorithm, counter.Algorithm = ratelimit.SlidingLog, ratelimit.SlidingCounter
+	for _, c := range []struct {
+		format string
+		limit  ratelimit.Limit
+	}{
+		{"%x", bucket},
+		{"client-%09d:search/v1", bucket},
+		{"client-%09d:search/v1", log},
+		{"client-%09d:search/v1", counter},
+		{"tenant-%08d/a-long-key-that-has-memory-of-its-own", bucket},
+	} {
+		format, l := c.format, c.limit
 		before := heap()
 		s := New(Options{MaxKeys: n})
-		l := ratelimit.PerHour(100)
 		text := 0
 		for i := range n {
 			key := fmt.Sprintf(format, i)
@@ -60,9 +72,9 @@ func TestMemoryOfAMillionKeys(t *testing.T) {
 			t.Fatalf("Len %d, want %d", s.Len(), n)
 		}
 		each := float64(heap()-before-int64(text)) / float64(n)
-		t.Logf("%q: %.1f bytes a key beyond its text", format, each)
+		t.Logf("%v, %q: %.1f bytes a key beyond its text", l.Algorithm, format, each)
 		if each > most {
-			t.Errorf("%q: %.1f bytes a key beyond its text, above %d", format, each, most)
+			t.Errorf("%v, %q: %.1f bytes a key beyond its text, above %d", l.Algorithm, format, each, most)
 		}
 		runtime.KeepAlive(s)
 	}
