@@ -239,10 +239,10 @@ func ExampleSplitKey() {
 	// false
 }
 
-// A token bucket admits its burst and, beside that, what comes back: R25. Two calls a second for 30 seconds, with 17 per 30
+// A token bucket admits its burst and, beside that, what comes back. Two calls a second for 30 seconds, with 17 per 30
 // seconds: the bucket admits 17 and then one each time a token is back, 33 in all. A sliding log of the same numbers
 // admits 17, never more in any 30 seconds.
-func Example_burstPlusRefill() {
+func Example_burstPlusRefill() { // R25
 	limit := ratelimit.Limit{Rate: 17, Period: 30 * time.Second}
 	for _, algorithm := range []ratelimit.Algorithm{ratelimit.TokenBucket, ratelimit.SlidingLog} {
 		limit.Algorithm = algorithm

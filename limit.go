@@ -109,8 +109,8 @@ type Limit struct {
 	Period time.Duration
 	// Burst is the capacity of a TokenBucket, up to 1e9; 0 means Rate. It must be 0 for the sliding windows.
 	Burst int64
-	// OnFailure is what a Fallback does for this limit while the store is away; the zero value leaves that to the
-	// Fallback.
+	// OnFailure is for wrappers that stand in for a store while it is away; the zero value leaves the choice to the
+	// wrapper. Stores themselves do not read it: they return ErrStoreUnavailable.
 	OnFailure FailureMode
 }
 
@@ -184,7 +184,7 @@ func (l Limit) Validate() error {
 		return fmt.Errorf("%w: Rate %d is outside 1 to %d for a %v", ErrInvalidLimit, l.Rate, top, l.Algorithm)
 	}
 	if l.Period < minPeriod || l.Period > maxPeriod {
-		return fmt.Errorf("%w: Period %v is outside %v to %v", ErrInvalidLimit, l.Period, minPeriod, maxPeriod)
+		return fmt.Errorf("%w: Period %v is outside %v to 366 days", ErrInvalidLimit, l.Period, minPeriod)
 	}
 	if l.Period%time.Microsecond != 0 {
 		return fmt.Errorf("%w: Period %v is not in whole microseconds", ErrInvalidLimit, l.Period)

@@ -1,5 +1,18 @@
 // Package ratelimit decides whether a key may spend units now: by token bucket, sliding log or sliding counter, exactly
 // across a fleet over a shared Store, or within one process over memory.
+//
+//	limiter, err := ratelimit.NewTokenBucket(memstore.New(memstore.Options{}), ratelimit.PerSecond(10))
+//	…
+//	res, err := limiter.Allow(ctx, ratelimit.Key("user-123", "search"), 1)
+//	if err != nil {
+//		// The store could not be asked: ErrStoreUnavailable is an outage, and whether to serve is yours to say.
+//	}
+//	if !res.Allowed {
+//		// Denied, which is no error. The same cost fits after res.RetryAfter.
+//	}
+//
+// Most callers need New and its shortcuts, Limit, Limiter, Result and Key. Machine, State, Merge, StepAll and Outcome are
+// for those who write a Store.
 package ratelimit
 
 import (
@@ -11,7 +24,7 @@ import (
 	"time"
 )
 
-// A Limiter decides whether key may spend cost now.
+// A Limiter decides whether key may spend cost now. It is safe for concurrent use.
 type Limiter interface {
 	// Allow spends cost for key if the limits have room for it, and reports the decision either way.
 	// A denial is not an error. Cost 0 reports without spending.
@@ -28,18 +41,21 @@ func (f LimiterFunc) Allow(ctx context.Context, key string, cost int64) (Result,
 
 // A Refunder is a Limiter that can give units back. Wrappers of Limiters forward it.
 type Refunder interface {
+	// Refund gives n units back, n above 0, and reports how the key stands then.
 	Refund(ctx context.Context, key string, n int64) (Result, error)
 }
 
 // A Describer is a Limiter that can tell its limits. Wrappers of Limiters forward it.
 type Describer interface {
+	// LimitsFor returns the limits that apply to key, for the caller to keep.
 	LimitsFor(key string) []Limit
 }
 
 // Never is the RetryAfter of a cost above the capacity.
 const Never time.Duration = math.MaxInt64
 
-// A Result is one decision. Times are in whole microseconds.
+// A Result is one decision. Times are in whole microseconds. Where RetryAfter is Never nobody looked at the state, and
+// Remaining and ResetAfter are 0.
 type Result struct {
 	Allowed    bool
 	Limit      int64         // most that can be spent at once from rest
@@ -80,7 +96,7 @@ func New(store Store, limits ...Limit) (*StoreLimiter, error) {
 		}
 		for _, other := range limits[:i] {
 			if l.Algorithm == other.Algorithm && l.Name == other.Name {
-				return nil, fmt.Errorf("%w: Name %q stands twice for a %v", ErrInvalidLimit, l.Name, l.Algorithm)
+				return nil, fmt.Errorf("%w: two limits are a %v of Name %q; tell them apart with Named", ErrInvalidLimit, l.Algorithm, l.Name)
 			}
 		}
 	}

@@ -81,7 +81,7 @@ type view struct {
 	healed bool // the clock was set back, and what was spent counts as spent now
 }
 
-// Take spends cost at now if there is room, then up to extra more; a negative cost gives back. It reports the decision,
+// Take spends cost at now, in microseconds since the epoch, if there is room, then up to extra more; a negative cost gives back. It reports the decision,
 // and whether s changed and has to be saved. Cost and extra are as in a valid Request.
 func (m *Machine) Take(s *State, now, cost, extra int64) (res Result, changed bool) {
 	changed = m.TakeInto(&res, s, now, cost, extra)
@@ -130,7 +130,7 @@ type Step struct {
 	Cost, Extra int64 // as in a Request
 }
 
-// StepAll decides steps at now, all or nothing, and writes the decisions to results, which is as long. Each State
+// StepAll decides steps at now, in microseconds since the epoch, all or nothing, and writes the decisions to results, which is as long. Each State
 // stands once: see Merge. It reports whether any State changed and has to be saved.
 func StepAll(now int64, steps []Step, results []Result) (changed bool) {
 	now = clampTime(now)
@@ -145,7 +145,7 @@ func StepAll(now int64, steps []Step, results []Result) (changed bool) {
 		results[i] = m.result(v, now, room)
 		switch {
 		case st.Cost > m.capacity:
-			results[i], all = m.never(), false
+			results[i], all, v.healed = m.never(), false, false // as Take: not a look at the state
 		case st.Cost > room:
 			results[i].RetryAfter, all = m.wait(v, now, st.Cost), false
 		}

@@ -161,7 +161,7 @@ func (m *Machine) logUnused(s *State) int64 {
 	return s.at + m.period
 }
 
-// History returns the entries of a sliding log that still count at now, oldest first. The machine of another Algorithm
+// History returns the entries of a sliding log that still count at now, in microseconds since the epoch, oldest first. The machine of another Algorithm
 // has none to give, which is ErrInvalidLimit.
 func (m *Machine) History(s *State, now int64) ([]Entry, error) {
 	if m.limit.Algorithm != SlidingLog {

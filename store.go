@@ -39,13 +39,13 @@ const MaxTakeAll = 16
 //
 // To write one:
 //
-//  1. Keep one State for each (Request.Key, Limit.Algorithm, Limit.Name), and let nothing else of the Limit enter the
-//     identity: limits change and keep what was spent.
+//  1. Keep one State for each (BareKey(Request.Key), Limit.Algorithm, Limit.Name), and let nothing else of the Limit
+//     enter the identity: limits change and keep what was spent. Where keys need a hash tag, AppendKey is the key.
 //  2. Begin Take and TakeAll with Request.Validate and Merge; they hold the rules that are the same everywhere.
 //  3. Make each decision one step of the Limit's Machine on that State, between load and save, in one transaction or
 //     under one lock. A denial need not be saved; the Machine says what must be.
 //  4. Read the clock once a decision, in a place that all who share the State agree on.
-//  5. Return within a millisecond of ctx being done. Wrap outages in ErrStoreUnavailable, return ctx's error when the
+//  5. Return within a millisecond of ctx being done, from Reset too, and at once if it already is. Wrap outages in ErrStoreUnavailable, return ctx's error when the
 //     caller went away, and do not retry what may already have been spent.
 //  6. Treat a state that cannot be read as the zero State, and let the next admitted call replace it.
 //  7. Keep no Request and no *Limit whose value the caller may change; compare a Limit by value.
@@ -57,7 +57,7 @@ type Store interface {
 	Take(ctx context.Context, req Request) (Result, error)
 	// TakeAll decides up to MaxTakeAll requests together: all are spent or none. The same key and limit may stand
 	// twice and add up. Results are in the order of reqs; if one is denied all are, and each RetryAfter is that
-	// request's own wait, 0 if it had room.
+	// request's own wait, 0 if it had room. No requests have no results and no error.
 	TakeAll(ctx context.Context, reqs []Request) ([]Result, error)
 	// Reset forgets what key has spent under these limits. No limits is ErrInvalidLimit.
 	Reset(ctx context.Context, key string, limits ...*Limit) error
@@ -76,8 +76,8 @@ type Entry struct {
 	Cost int64
 }
 
-// A Request asks a Store for units. Its zero values mean nothing special; new fields may come whose zero value keeps
-// today's meaning.
+// A Request asks a Store for units. Key and Limit are required. New fields may come, whose zero value keeps today's
+// meaning.
 type Request struct {
 	// Key is whose units are spent: any bytes but none, kept whole by every Store. Who takes keys from strangers bounds
 	// their length.

@@ -40,7 +40,7 @@ if known then
   elseif start > at then
     at, current, previous = start, 0, 0
   elseif at - now > was + 60000000 then
-    at, current, previous, healed = start, current + previous, 0, true
+    at, current, previous, healed = start, current + previous, 0, cost <= rate + 0
     if current > 1000000000 then current = 1000000000 end
   end
 else

@@ -46,7 +46,7 @@ local known = newest and total and newest >= 0 and newest < 9007199254740992 and
 local first, base, used, healed, head = 1, 0, 0, false, nil
 if known then
   local after = (now > newest and now or newest) - period
-  healed = newest - now > period + 60000000
+  healed = newest - now > period + 60000000 and cost <= rate
   known = newest > after
   if known then
     head = call('LRANGE', key, '0', '5')

@@ -65,7 +65,7 @@ if known then
   if elapsed >= full then
     known = false
   elseif elapsed < 0 then
-    if -elapsed > full + 60000000 then healed = true else behind = -elapsed end
+    if -elapsed <= full + 60000000 then behind = -elapsed else healed = cost <= capacity end
   elseif wide then
     local q, rest = muldiv(elapsed, r, p)
     tokens, part = tokens + q, part + rest

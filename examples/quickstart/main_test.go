@@ -79,7 +79,7 @@ func TestMistakes(t *testing.T) {
 		"-rate 2/us":                            {"-rate", "such as 2/s"},
 		"-rate 2/10us":                          {"-rate", "Period 10µs", "1ms"},
 		"-rate 2/367d":                          {"-rate", "such as 2/s"},
-		"-rate 2/8785h":                         {"-rate", "Period 8785h", "8784h"},
+		"-rate 2/8785h":                         {"-rate", "Period 8785h", "366 days"},
 		"-rate 200000/s -algorithm sliding-log": {"-rate", "Rate 200000", "100000"},
 		"-burst -1":                             {"-burst", "Burst -1", "0 to 1000000000"},
 		"-burst 5 -algorithm sliding-log":       {"-burst", "must be 0"},

@@ -46,7 +46,7 @@ func (s *Store) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Resu
 	if err := req.Validate(); err != nil {
 		return ratelimit.Result{}, err
 	}
-	if l := req.Limit; req.Cost > l.Capacity() {
+	if l := req.Limit; req.Cost > l.Capacity() { // no need to ask
 		return ratelimit.Result{Limit: l.Capacity(), RetryAfter: ratelimit.Never, Name: l.Name}, nil
 	}
 	results, err := s.TakeAll(ctx, []ratelimit.Request{req})

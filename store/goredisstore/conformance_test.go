@@ -84,11 +84,13 @@ func single(t *testing.T) *place {
 }
 
 func TestSingle(t *testing.T) {
+	redisserver.Need(t)
 	t.Parallel()
 	storetest.Run(t, single(t).config())
 }
 
 func TestSingleNoBatch(t *testing.T) {
+	redisserver.Need(t)
 	t.Parallel()
 	p := single(t)
 	p.noBatch = true
@@ -98,6 +100,7 @@ func TestSingleNoBatch(t *testing.T) {
 }
 
 func TestSingleRESP2(t *testing.T) {
+	redisserver.Need(t)
 	t.Parallel()
 	p := single(t)
 	start := p.options
@@ -112,6 +115,7 @@ func TestSingleRESP2(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	redisserver.Need(t)
 	t.Parallel()
 	p := &place{t: t}
 	var c *redisserver.ClusterServers
@@ -124,6 +128,7 @@ func TestCluster(t *testing.T) {
 }
 
 func TestSentinel(t *testing.T) {
+	redisserver.Need(t)
 	t.Parallel()
 	p := &place{t: t}
 	var s *redisserver.SentinelServers

@@ -37,7 +37,7 @@ type Stats struct {
 	Expired uint64 // states forgotten because they equalled an unused key
 }
 
-// A Store keeps the state of limits in memory. It is safe for concurrent use and has nothing to close.
+// A Store keeps the state of limits in memory. It is made by New alone, safe for concurrent use, and has nothing to close.
 type Store struct {
 	shards  []shard
 	dues    []atomic.Int64 // of each shard: no state in it equals an unused key before this time

@@ -81,6 +81,7 @@ func (p *place) config() storetest.Config {
 }
 
 func TestSingle(t *testing.T) {
+	redisserver.Need(t)
 	storetest.Run(t, on(t, func() (rueidis.ClientOption, []*redisserver.Server) {
 		server := redisserver.Single(t)
 		return at(server.Addr), []*redisserver.Server{server}
@@ -88,6 +89,7 @@ func TestSingle(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	redisserver.Need(t)
 	storetest.Run(t, on(t, func() (rueidis.ClientOption, []*redisserver.Server) {
 		servers := redisserver.Cluster(t)
 		return rueidis.ClientOption{InitAddress: servers.Addrs()}, servers.Nodes
@@ -95,6 +97,7 @@ func TestCluster(t *testing.T) {
 }
 
 func TestSentinel(t *testing.T) {
+	redisserver.Need(t)
 	storetest.Run(t, on(t, func() (rueidis.ClientOption, []*redisserver.Server) {
 		servers := redisserver.Sentinel(t)
 		return sentinelOf(servers), []*redisserver.Server{servers.Master()}

@@ -146,7 +146,7 @@ func decide(accounts []*account, reqs []ratelimit.Request, now int64) (results [
 		switch {
 		case r.Cost > r.Limit.Capacity():
 			res = ratelimit.Result{Limit: r.Limit.Capacity(), RetryAfter: ratelimit.Never, Name: r.Limit.Name}
-			healed[i] = healed[i] && len(reqs) > 1 // alone it is denied without a look
+			healed[i] = false // denied without a look
 			all = false
 		case r.Cost > res.Remaining:
 			res.RetryAfter = v.wait(now, r.Cost)

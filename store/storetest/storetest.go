@@ -91,6 +91,9 @@ func Run(t *testing.T, c Config) {
 		joinRace(t, &c, address)
 		return
 	}
+	if c.New == nil {
+		t.Fatal("storetest: Config.New is nil")
+	}
 	left := make(map[string]string, len(c.Except))
 	for name, reason := range c.Except {
 		left[name] = reason

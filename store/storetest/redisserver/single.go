@@ -62,6 +62,13 @@ func begin(tb testing.TB, args []string) *Server {
 	return s
 }
 
+// Need skips the test, or fails it where CI is "true", if there is no redis-server. Single, Cluster and Sentinel do so too; a
+// test that calls them in a sync.Once or on another goroutine, where a test cannot be skipped, calls Need first.
+func Need(tb testing.TB) {
+	tb.Helper()
+	find(tb)
+}
+
 func find(tb testing.TB) string {
 	tb.Helper()
 	name := os.Getenv("REDIS_SERVER")
