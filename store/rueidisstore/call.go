@@ -82,7 +82,6 @@ func (s *Store) run(ctx context.Context, c *call) (rueidis.RedisMessage, error) 
 	}
 	if ended == nil {
 		c.send(ctx)
-		<-c.lane
 	} else {
 		t := &trip{Context: ctx}
 		c.trip = t
@@ -104,17 +103,25 @@ func (s *Store) run(ctx context.Context, c *call) (rueidis.RedisMessage, error) 
 
 // away is the goroutine of a call whose caller may leave.
 func (c *call) away() {
+	defer func() { // even if a hook of the client's ends this goroutine
+		if c.trip.arrive() {
+			c.done <- struct{}{}
+		} else {
+			_, _ = c.end()
+		}
+	}()
 	c.send(c.trip)
-	<-c.lane
-	if c.trip.arrive() {
-		c.done <- struct{}{}
-	} else {
-		_, _ = c.end()
-	}
 }
 
-// send sends EVALSHA, and EVAL once if the server does not know the script.
+// send sends EVALSHA, and EVAL once if the server does not know the script. It leaves the lane.
 func (c *call) send(ctx context.Context) {
+	c.err = errGone
+	defer func() {
+		if p := recover(); p != nil {
+			c.err = panicked(p)
+		}
+		<-c.lane
+	}()
 	c.msg, c.err = c.client.Do(ctx, c.cmd).ToMessage()
 	if refused, ok := rueidis.IsRedisErr(c.err); ok && lua.NoScript(refused.Error()) && ctx.Err() == nil {
 		cmd := c.client.B().Eval().Script(c.script.Source).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()

@@ -3,6 +3,7 @@ package rueidisstore_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -229,5 +230,43 @@ func TestNewRefuses(t *testing.T) {
 	over(t, client, rueidisstore.Options{Prefix: "A-Z_a.z-09"})
 	if n := stub.Count() - before; n != 0 {
 		t.Errorf("New asked the server %d times", n)
+	}
+}
+
+// A misbehaving client does something else in place of what it is asked, as a hook around it may.
+type misbehaving struct {
+	rueidis.Client
+	how func()
+}
+
+func (m misbehaving) Do(context.Context, rueidis.Completed) rueidis.RedisResult {
+	m.how()
+	return rueidis.RedisResult{}
+}
+
+// A client that panics or ends the goroutine fails the decision, not the process, is no outage, and takes no place away.
+func TestPanics(t *testing.T) {
+	for name, how := range map[string]func(){
+		"a panic":         func() { panic("secret") },
+		"a runtime error": func() { var none []string; _ = none[len(clients)] },
+		"Goexit":          runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			stub := redisserver.NewStub(t, func(int, []string) redisserver.Reply { return admitted() })
+			s := over(t, misbehaving{connect(t, at(stub.Addr)), how}, rueidisstore.Options{})
+			// Goexit ends the goroutine of a caller who does the work himself, as it should.
+			contexts := []context.Context{t.Context()}
+			if name != "Goexit" {
+				contexts = append(contexts, context.Background())
+			}
+			for _, ctx := range contexts {
+				for range 1000 { // more than there are places
+					_, err := s.Take(ctx, ratelimit.Request{Key: "k", Limit: &bucket, Cost: 1})
+					if err == nil || errors.Is(err, ratelimit.ErrStoreUnavailable) || strings.Contains(err.Error(), "secret") {
+						t.Fatalf("error %v", err)
+					}
+				}
+			}
+		})
 	}
 }
