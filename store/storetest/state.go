@@ -52,7 +52,7 @@ func fullAfter(l ratelimit.Limit) time.Duration {
 func (k *kit) wantTTL(store ratelimit.Store, key string, l ratelimit.Limit, res ratelimit.Result, start time.Time) {
 	k.Helper()
 	ttl := k.c.TTL(k.t, store, key, &l)
-	if least := min(res.ResetAfter, longest) - time.Since(start); ttl < least || ttl <= 0 {
+	if least := min(res.ResetAfter, longest) - time.Since(start); ttl == 0 || least > 0 && ttl < least {
 		k.Errorf("%v expires in %v, before it is as if unused in %v", l, ttl, res.ResetAfter)
 	}
 	if full := fullAfter(l); full < longest && ttl > 2*full+lingers {
