@@ -17,9 +17,9 @@ type link struct {
 type lane chan struct{}
 
 const (
-	places       = 768 // of a single server
-	clusterLanes = 32  // each for a range of 512 slots
-	lanePlaces   = 64  // of each: the third of a Cluster has about as many as a single server
+	places       = 128 // of a single server: enough to keep it busy
+	clusterLanes = 16  // each for a range of 1,024 slots
+	lanePlaces   = 8   // of each
 	slots        = 16_384
 )
 
