@@ -178,12 +178,12 @@ func (p *Plan) outcome(text string) (o ratelimit.Outcome, err error) {
 	case ratelimit.SlidingLog:
 		o.Wait, o.Part = o.Part, 0
 	case ratelimit.SlidingCounter:
-		if max(o.Units, o.Part) > 1e9 {
+		if max(o.Units, o.Part) > 1e9 || -o.At >= p.limit.Period.Microseconds() {
 			return o, errReply
 		}
 	default:
 		perToken, _ := p.Machine.Parts()
-		if o.Units > p.limit.Capacity() || o.Part >= perToken {
+		if o.Units > p.limit.Capacity() || o.Part >= perToken || o.At < 0 {
 			return o, errReply
 		}
 	}

@@ -148,7 +148,9 @@ func TestResultRefusesOtherReplies(t *testing.T) {
 		{bucket, lua.Reply{Text: "1 1 0 -1 0"}},
 		{bucket, lua.Reply{Text: "1 1 0 1 100000"}},
 		{plan(t, counter), lua.Reply{Int: 1}},
+		{bucket, lua.Reply{Text: "1 1 -1 1 0"}},
 		{plan(t, counter), lua.Reply{Text: "1 1 0 2000000000 0"}},
+		{plan(t, counter), lua.Reply{Text: "0 0 -1000000 10 0"}},
 	} {
 		if res, err := c.plan.Result(c.reply, 1); !errors.Is(err, ratelimit.ErrMisconfigured) || res != (ratelimit.Result{}) {
 			t.Errorf("%+v: %+v, %v", c.reply, res, err)
