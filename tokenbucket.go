@@ -13,12 +13,12 @@ func (m *Machine) bucketNumbers() {
 	m.parts, m.refill = m.period/d, m.limit.Rate/d
 	m.full = min(m.partsTime(m.capacity, 0), maxTime)
 	whole, _ := mulDiv(m.capacity, m.parts, 1)
-	m.narrow = whole < NarrowParts-m.refill
+	m.narrow = whole < narrowParts-m.refill
 }
 
-// NarrowParts is the bound below which a full bucket, and what comes back to it in a microsecond, is counted in parts by
+// narrowParts is the bound below which a full bucket, and what comes back to it in a microsecond, is counted in parts by
 // one number.
-const NarrowParts = 1 << 52
+const narrowParts = 1 << 52
 
 // Parts returns in how many parts m cuts a token, and how many of them come back each microsecond: Period/Rate in
 // lowest terms. It is 0, 0 for a machine that is no token bucket.
