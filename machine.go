@@ -81,8 +81,9 @@ type view struct {
 	healed bool // the clock was set back, and what was spent counts as spent now
 }
 
-// Take spends cost at now, in microseconds since the epoch, if there is room, then up to extra more; a negative cost gives back. It reports the decision,
-// and whether s changed and has to be saved. Cost and extra are as in a valid Request.
+// Take spends cost at now, in microseconds since the epoch, if there is room, then up to extra more; a negative cost
+// gives back. It reports the decision, and whether s changed and has to be saved. Cost and extra are as in a valid
+// Request.
 func (m *Machine) Take(s *State, now, cost, extra int64) (res Result, changed bool) {
 	changed = m.TakeInto(&res, s, now, cost, extra)
 	return res, changed

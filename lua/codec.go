@@ -102,6 +102,26 @@ func (c *Codec) plan(m *ratelimit.Machine) *Plan {
 	return p
 }
 
+// ResetKeys returns the keys for the Reset script, or an error that is ErrInvalidLimit, which no limits are too, or
+// ErrInvalidKey.
+func (c *Codec) ResetKeys(key string, limits []*ratelimit.Limit) ([]string, error) {
+	if len(limits) == 0 {
+		return nil, fmt.Errorf("%w: none to reset", ratelimit.ErrInvalidLimit)
+	}
+	keys := make([]string, len(limits))
+	for i, l := range limits {
+		if err := (&ratelimit.Request{Key: key, Limit: l}).Validate(); err != nil {
+			return nil, err
+		}
+		p, err := c.Plan(l)
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = p.Key(key)
+	}
+	return keys, nil
+}
+
 // Key returns the Redis key of the plan's state for a key of the caller's.
 func (p *Plan) Key(key string) string {
 	var space [128]byte

@@ -108,19 +108,9 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*ratelimit.Limi
 	if err := ended(ctx); err != nil {
 		return err
 	}
-	if len(limits) == 0 {
-		return fmt.Errorf("%w: Reset without limits", ratelimit.ErrInvalidLimit)
-	}
-	keys := make([]string, len(limits))
-	for i, l := range limits {
-		if err := (&ratelimit.Request{Key: key, Limit: l}).Validate(); err != nil {
-			return err
-		}
-		plan, err := s.codec.Plan(l)
-		if err != nil {
-			return err
-		}
-		keys[i] = plan.Key(key)
+	keys, err := s.codec.ResetKeys(key, limits)
+	if err != nil {
+		return err
 	}
 	return s.do(ctx, newCall(lua.Reset, keys, nil))
 }

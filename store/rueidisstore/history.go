@@ -12,12 +12,15 @@ import (
 // another Algorithm is ErrInvalidLimit. It reads 500 entries a call, so that no call is long; what is spent meanwhile
 // may or may not be among them.
 func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit) ([]ratelimit.Entry, error) {
-	plan, err := s.plan(key, limit)
-	if err != nil {
+	if err := (&ratelimit.Request{Key: key, Limit: limit}).Validate(); err != nil {
 		return nil, err
 	}
 	if limit.Algorithm != ratelimit.SlidingLog {
 		return nil, fmt.Errorf("%w: only a sliding log has a history", ratelimit.ErrInvalidLimit)
+	}
+	plan, err := s.codec.Plan(limit)
+	if err != nil {
+		return nil, err
 	}
 	var entries []ratelimit.Entry
 	for after, more := int64(0), true; more; {

@@ -11,7 +11,6 @@ package rueidisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -99,28 +98,14 @@ func (s *Store) TakeAll(ctx context.Context, reqs []ratelimit.Request) ([]rateli
 
 // Reset forgets what key has spent under limits.
 func (s *Store) Reset(ctx context.Context, key string, limits ...*ratelimit.Limit) error {
-	if len(limits) == 0 {
-		return fmt.Errorf("%w: none to reset", ratelimit.ErrInvalidLimit)
+	keys, err := s.codec.ResetKeys(key, limits)
+	if err != nil {
+		return err
 	}
 	c := newCall(lua.Reset)
-	for _, l := range limits {
-		plan, err := s.plan(key, l)
-		if err != nil {
-			return err
-		}
-		c.keys = append(c.keys, plan.Key(key))
-	}
-	_, err := s.run(ctx, c)
+	c.keys = keys
+	_, err = s.run(ctx, c)
 	return err
-}
-
-// plan validates and returns the plan of limit.
-func (s *Store) plan(key string, limit *ratelimit.Limit) (*lua.Plan, error) {
-	req := ratelimit.Request{Key: key, Limit: limit}
-	if err := req.Validate(); err != nil {
-		return nil, err
-	}
-	return s.codec.Plan(limit)
 }
 
 // replyOf returns what a script replied. What none of ours replies becomes a text that none of ours does.
