@@ -112,6 +112,8 @@ type Limit struct {
 	// OnFailure is for wrappers that stand in for a store while it is away; the zero value leaves the choice to the
 	// wrapper. Stores themselves do not read it: they return ErrStoreUnavailable.
 	OnFailure FailureMode
+
+	long bool // a Share, whose Period may pass 366 days
 }
 
 // PerSecond returns a token bucket of n units a second that holds n.
@@ -183,7 +185,7 @@ func (l Limit) Validate() error {
 	if l.Rate < 1 || l.Rate > top {
 		return fmt.Errorf("%w: Rate %d is outside 1 to %d for a %v", ErrInvalidLimit, l.Rate, top, l.Algorithm)
 	}
-	if l.Period < minPeriod || l.Period > maxPeriod {
+	if l.Period < minPeriod || l.Period > maxPeriod && !(l.long && l.Period <= maxSharePeriod) {
 		return fmt.Errorf("%w: Period %v is outside %v to 366 days", ErrInvalidLimit, l.Period, minPeriod)
 	}
 	if l.Period%time.Microsecond != 0 {

@@ -338,10 +338,11 @@ func (s *State) UnmarshalBinary(data []byte) error {
 	limit := Limit{Algorithm: Algorithm(data[1]), Rate: r.next()}
 	period := r.next()
 	limit.Burst = r.next()
-	if period > int64(maxPeriod/time.Microsecond) {
+	if period > maxSharePeriod.Microseconds() {
 		return fmt.Errorf("%w: its limit is none", errState)
 	}
 	limit.Period = time.Duration(period) * time.Microsecond
+	limit.long = limit.Period > maxPeriod
 	m, err := NewMachine(limit)
 	if err != nil {
 		return fmt.Errorf("%w: its limit is none", errState)
