@@ -82,7 +82,7 @@ func NewDenyCache(store Store, o DenyCacheOptions) (*DenyCache, error) {
 func (c *DenyCache) Unwrap() Store { return c.store }
 
 // Take denies req from memory, or asks the store.
-func (c *DenyCache) Take(ctx context.Context, req Request) (Result, error) {
+func (c *DenyCache) Take(ctx context.Context, req Request) (res Result, err error) {
 	if err := req.Validate(); err != nil {
 		return Result{}, err
 	}
@@ -97,14 +97,14 @@ func (c *DenyCache) Take(ctx context.Context, req Request) (Result, error) {
 	if req.Cost > 0 {
 		s := c.known.lock(&id)
 		if d := s.find(&id); d != nil && req.Cost >= d.cost && d.holds(now, req.Limit) {
-			res, _ := d.answer(now, req.Cost)
+			d.answer(&res, now, req.Cost)
 			s.Unlock()
 			return res, nil
 		}
 		s.Unlock()
 	}
 	given := c.givenTo(&id).Load()
-	res, err := c.store.Take(ctx, req)
+	res, err = c.store.Take(ctx, req)
 	switch {
 	case req.Cost < 0:
 		c.givenBack(&id) // even if there is an error: it may have been carried out
@@ -168,7 +168,7 @@ func (c *DenyCache) denyAll(reqs []Request, now time.Duration) []Result {
 		d := s.find(&id)
 		known := d != nil && d.holds(now, req.Limit)
 		if known {
-			results[i], known = d.answer(now, req.Cost)
+			known = d.answer(&results[i], now, req.Cost)
 		}
 		s.Unlock()
 		if !known {

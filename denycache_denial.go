@@ -62,24 +62,24 @@ func (d *denial) holds(now time.Duration, limit *Limit) bool {
 	return d.sent <= now && now < d.until && d.machine.Runs(limit)
 }
 
-// answer is what the store would say at now of a cost, as part of a call that is denied. It is not known of a cost less
-// than what was denied that may have no room.
-func (d *denial) answer(now time.Duration, cost int64) (res Result, known bool) {
+// answer writes what the store would say at now of a cost, as part of a call that is denied. It is not known of a cost
+// less than what was denied that may have no room.
+func (d *denial) answer(res *Result, now time.Duration, cost int64) (known bool) {
 	elapsed := now - d.sent
 	m := d.machine
 	if d.exact {
 		state := State{machine: m, units: d.remaining, part: d.part}
-		v := m.lookBucket(&state, elapsed.Microseconds())
-		res = m.result(&v, elapsed.Microseconds(), v.units)
-		if cost >= d.cost {
-			res.RetryAfter = m.wait(&v, elapsed.Microseconds(), cost)
+		if cost < d.cost {
+			*res, _ = m.take(&state, elapsed.Microseconds(), 0, 0)
+		} else {
+			m.takeNarrow(res, &state, elapsed.Microseconds(), cost)
 		}
 	} else {
-		res = Result{Limit: m.capacity, Remaining: d.remaining, ResetAfter: max(0, d.resetAfter-elapsed), Name: m.limit.Name}
+		*res = Result{Limit: m.capacity, Remaining: d.remaining, ResetAfter: max(0, d.resetAfter-elapsed), Name: m.limit.Name}
 		if cost >= d.cost {
 			res.RetryAfter = d.wait - elapsed
 		}
 	}
-	res.Source = SourceDenyCache
-	return res, d.cost <= cost && cost <= m.capacity || cost <= res.Remaining
+	res.Allowed, res.Source = false, SourceDenyCache
+	return d.cost <= cost && cost <= m.capacity || cost <= res.Remaining
 }
