@@ -126,6 +126,23 @@ func (s *tableShard[V]) drop(id *stateID) {
 	s.ring = s.ring[:len(s.ring)-1]
 }
 
+// pop forgets some state and returns what was kept of it. ok is false where there is none.
+func (t *table[V]) pop() (id stateID, v V, ok bool) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.Lock()
+		if n := len(s.ring); n > 0 {
+			id, v, ok = s.ring[n-1].id, s.ring[n-1].value, true
+			s.drop(&id)
+		}
+		s.Unlock()
+		if ok {
+			break
+		}
+	}
+	return id, v, ok
+}
+
 // each calls f for all that is kept, shard by shard, each locked meanwhile. What f returns false for is forgotten.
 func (t *table[V]) each(f func(id stateID, v *V) (keep bool)) {
 	for i := range t.shards {

@@ -1,0 +1,80 @@
+package ratelimit
+
+import (
+	"context"
+	"time"
+)
+
+// A known is what the primary last said of a state.
+type known struct {
+	units  int64         // token bucket: what was left; windows: what was spent
+	at     time.Duration // when it said so
+	unused time.Duration // when the state is as if unused, if nobody else spends
+	seeded bool          // the local state has been brought down to it
+}
+
+// learn keeps what the primary said of a state.
+func (f *Fallback) learn(key string, limit *Limit, res *Result) {
+	if res.RetryAfter == Never { // nobody looked
+		return
+	}
+	now := f.now() // after the call, so that not too much is credited
+	k := known{units: res.Remaining, at: now, unused: now + min(res.ResetAfter, maxSharePeriod)}
+	if limit.Algorithm != TokenBucket {
+		k.units = limit.Capacity() - res.Remaining
+	}
+	id := idOf(key, limit)
+	s := f.known.lock(&id)
+	defer s.Unlock()
+	v := s.find(&id)
+	if v == nil {
+		v = s.add(&id)
+	}
+	*v = k
+}
+
+// left is what the primary would have left under limit by now, had nobody else spent: what came back to a bucket since,
+// and all of a window that has passed.
+func (k *known) left(limit *Limit, now time.Duration) int64 {
+	capacity := limit.Capacity()
+	switch {
+	case limit.Algorithm == TokenBucket:
+		back, _ := mulDiv(max(0, now-k.at).Microseconds(), limit.Rate, limit.Period.Microseconds())
+		return min(capacity, max(0, k.units)+back)
+	case now >= k.unused:
+		return capacity
+	default:
+		return max(0, capacity-k.units)
+	}
+}
+
+// seededShare returns this instance's share of req's limit, after it has brought the local state down to that part of
+// what the primary last had left. Of a state that the primary said nothing about lately the share is full.
+func (f *Fallback) seededShare(ctx context.Context, req *Request) (*Limit, error) {
+	share, err := f.share(req.Limit)
+	if err != nil {
+		return nil, err
+	}
+	id := idOf(req.Key, req.Limit)
+	s := f.known.lock(&id)
+	defer s.Unlock() // not earlier: another decision would spend what is to be taken away
+	k := s.find(&id)
+	if k == nil || k.seeded {
+		return share, nil
+	}
+	most, _ := mulDiv(share.Capacity(), k.left(req.Limit, f.now()), req.Limit.Capacity())
+	look, err := f.secondary.Take(ctx, Request{Key: req.Key, Limit: share})
+	if err == nil && look.Remaining > most {
+		_, err = f.secondary.Take(ctx, Request{Key: req.Key, Limit: share, Extra: look.Remaining - most})
+	}
+	k.seeded = err == nil
+	return share, err
+}
+
+// forget forgets what the primary said of a state and what it is owed.
+func (f *Fallback) forget(id stateID) {
+	s := f.known.lock(&id)
+	s.drop(&id)
+	s.Unlock()
+	f.debts.drop(&id)
+}
