@@ -198,30 +198,6 @@ func TestScriptsAgreeWithMachines(t *testing.T) {
 	}
 }
 
-// Every clock from 1970 to the end of time, R13 and R14: neighbouring microseconds stay apart in the state.
-func TestStateTellsMicrosecondsApart(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, redisserver.Single(t))
-	for i, year := range []int{1970, 2025, 2100, 2200, 2254} {
-		b.now = time.Date(year, 1, 1, 0, 0, 0, 123456000, time.UTC).UnixMicro()
-		limit := ratelimit.Limit{Rate: 1, Period: 12 * 24 * time.Hour, Burst: 10}
-		key := fmt.Sprint("y", i)
-		var at [2]string
-		for j := range at {
-			b.take(ratelimit.Request{Key: key, Limit: &limit, Cost: 1})
-			text, err := b.server.Text("HGET", "rl:{"+key+"}", "at")
-			if err != nil || text != fmt.Sprint(b.now) {
-				t.Fatalf("at is %q after a decision at %d: %v", text, b.now, err)
-			}
-			at[j] = text
-			b.now++
-		}
-		if at[0] == at[1] {
-			t.Errorf("in %d two decisions a microsecond apart stored the same time", year)
-		}
-	}
-}
-
 // A full log that aged out whole is searched and trimmed once, not entry by entry.
 func TestAgedLogIsTrimmedInFewSteps(t *testing.T) {
 	t.Parallel()
@@ -286,46 +262,6 @@ func TestHistoryPages(t *testing.T) {
 	if !slices.Equal(got, want) || len(want) != 600 || calls != 2 {
 		t.Errorf("%d entries in %d calls, want the %d that the machine has in 2", len(got), calls, len(want))
 	}
-}
-
-// A lost TTL comes back in the next refill period, however short that is, and is at least twice that.
-func TestLostTTLComesBack(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, redisserver.Single(t))
-	for i, limit := range []ratelimit.Limit{
-		{Rate: 100, Period: 10 * time.Millisecond}, {Rate: 1e9, Period: time.Millisecond, Burst: 1}, {Rate: 10, Period: time.Hour},
-	} {
-		b.now = 1767225600000000
-		key := fmt.Sprint("ttl", i)
-		b.take(ratelimit.Request{Key: key, Limit: &limit, Cost: 1})
-		if n, err := b.server.Do("PERSIST", "rl:{"+key+"}"); n != int64(1) {
-			t.Fatalf("%v: PERSIST: %v, %v", limit, n, err)
-		}
-		b.now += limit.Period.Microseconds() * limit.Capacity() / limit.Rate
-		b.now++
-		b.take(ratelimit.Request{Key: key, Limit: &limit, Cost: 1})
-		ttl, err := b.server.Do("PTTL", "rl:{"+key+"}")
-		if ms, _ := ttl.(int64); err != nil || ms < max(59000, 2*limit.Period.Milliseconds()) {
-			t.Errorf("%v: a TTL of %v ms, %v", limit, ttl, err)
-		}
-	}
-}
-
-// A bucket without a time it can read is replaced whole, so that nothing of it counts when the limit changes back.
-func TestUnreadableBucketIsReplacedWhole(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, redisserver.Single(t))
-	b.now = 1767225600000000
-	limit := ratelimit.PerSecond(10)
-	if _, err := b.server.Do("HSET", "rl:{k}", "at", "abc", "100000:1:10", "0", "50000:1:20", "0"); err != nil {
-		t.Fatal(err)
-	}
-	b.take(ratelimit.Request{Key: "k", Limit: &limit, Cost: 1})
-	if n, err := b.server.Do("HLEN", "rl:{k}"); n != int64(2) {
-		t.Errorf("%v fields, %v", n, err)
-	}
-	limit = ratelimit.Limit{Rate: 20, Period: time.Second}
-	b.take(ratelimit.Request{Key: "k", Limit: &limit, Cost: 1})
 }
 
 // Where time ends, sums with a time in them are no longer exact, and differences still are.

@@ -152,60 +152,64 @@ type Reply struct {
 // Result decodes the reply of Script for the cost that was asked for. A reply that no script of this package gives is
 // ErrMisconfigured.
 func (p *Plan) Result(r Reply, cost int64) (ratelimit.Result, error) {
-	o := ratelimit.Outcome{}
+	o, ok := ratelimit.Outcome{}, false
 	if r.Text != "" {
-		var err error
-		if o, err = p.outcome(r.Text); err != nil {
-			return ratelimit.Result{}, err
-		}
-		return p.Machine.Report(o, cost), nil
-	}
-	parts := r.Int
-	if o.Allowed = parts >= 0; o.Allowed {
-		o.Taken = cost
+		o, ok = p.unusual(r.Text)
 	} else {
-		parts = -1 - parts
+		o, ok = p.usual(r.Int, cost)
 	}
-	perToken, _ := p.Machine.Parts()
-	if perToken == 0 {
-		return ratelimit.Result{}, errReply
-	}
-	o.Units, o.Part = parts/perToken, parts%perToken
-	if o.Units > p.limit.Capacity() {
+	if !ok {
 		return ratelimit.Result{}, errReply
 	}
 	return p.Machine.Report(o, cost), nil
 }
 
+// usual reads an integer reply, and tells whether it is one.
+func (p *Plan) usual(n, cost int64) (o ratelimit.Outcome, ok bool) {
+	o = ratelimit.Outcome{Allowed: true, Taken: cost}
+	switch p.limit.Algorithm {
+	case ratelimit.SlidingLog:
+		o.Units = n
+		return o, 0 <= n && n < totals
+	case ratelimit.SlidingCounter: // what the window before still counts for is counted as spent in this one
+		o.At, o.Units = -n/(p.limit.Rate+1), n%(p.limit.Rate+1)
+		return o, n > 0 && o.Units > 0 && -o.At < p.limit.Period.Microseconds()
+	default:
+		if n < 0 {
+			o.Allowed, o.Taken, n = false, 0, -1-n
+		}
+		perToken, _ := p.Machine.Parts()
+		o.Units, o.Part = n/perToken, n%perToken
+		return o, o.Units <= p.limit.Capacity()
+	}
+}
+
 var errReply = fmt.Errorf("%w: a reply of another script", ratelimit.ErrMisconfigured)
 
-// outcome reads the five numbers of a text reply.
-func (p *Plan) outcome(text string) (o ratelimit.Outcome, err error) {
+// unusual reads a text reply, five numbers, and tells whether it is one.
+func (p *Plan) unusual(text string) (o ratelimit.Outcome, ok bool) {
 	var n [5]int64
 	for i := range n {
 		field, rest, more := strings.Cut(text, " ")
+		var err error
 		if n[i], err = strconv.ParseInt(field, 10, 64); err != nil || more != (i < len(n)-1) {
-			return o, errReply
+			return o, false
 		}
 		text = rest
 	}
 	o = ratelimit.Outcome{Allowed: n[0] == 1, Taken: n[1], At: n[2], Units: n[3], Part: n[4]}
 	const most = 1 << 53
 	if n[0]&^1 != 0 || max(o.Taken, -o.Taken, o.At, -o.At) > most || min(o.Units, o.Part) < 0 || max(o.Units, o.Part) > most {
-		return o, errReply
+		return o, false
 	}
 	switch p.limit.Algorithm {
 	case ratelimit.SlidingLog:
 		o.Wait, o.Part = o.Part, 0
+		return o, true
 	case ratelimit.SlidingCounter:
-		if max(o.Units, o.Part) > 1e9 || -o.At >= p.limit.Period.Microseconds() {
-			return o, errReply
-		}
+		return o, max(o.Units, o.Part) <= 1e9 && -o.At < p.limit.Period.Microseconds()
 	default:
 		perToken, _ := p.Machine.Parts()
-		if o.Units > p.limit.Capacity() || o.Part >= perToken || o.At < 0 {
-			return o, errReply
-		}
+		return o, o.Units <= p.limit.Capacity() && o.Part < perToken && o.At >= 0
 	}
-	return o, nil
 }

@@ -131,8 +131,8 @@ func TestScriptsDeclareTheirKeys(t *testing.T) {
 func TestResultRefusesOtherReplies(t *testing.T) {
 	t.Parallel()
 	bucket := plan(t, ratelimit.PerSecond(10))
-	counter := ratelimit.PerSecond(10)
-	counter.Algorithm = ratelimit.SlidingCounter
+	counter, log := ratelimit.PerSecond(10), ratelimit.PerSecond(10)
+	counter.Algorithm, log.Algorithm = ratelimit.SlidingCounter, ratelimit.SlidingLog
 	for _, c := range []struct {
 		plan  *lua.Plan
 		reply lua.Reply
@@ -147,7 +147,13 @@ func TestResultRefusesOtherReplies(t *testing.T) {
 		{bucket, lua.Reply{Text: "1 1 0 11 0"}},
 		{bucket, lua.Reply{Text: "1 1 0 -1 0"}},
 		{bucket, lua.Reply{Text: "1 1 0 1 100000"}},
-		{plan(t, counter), lua.Reply{Int: 1}},
+		{plan(t, counter), lua.Reply{Int: 0}},
+		{plan(t, counter), lua.Reply{Int: -1}},
+		{plan(t, counter), lua.Reply{Int: 11 * 5}},
+		{plan(t, counter), lua.Reply{Int: 11*1000000 + 1}},
+		{plan(t, counter), lua.Reply{Int: math.MaxInt64}},
+		{plan(t, log), lua.Reply{Int: -1}},
+		{plan(t, log), lua.Reply{Int: 1 << 23}},
 		{bucket, lua.Reply{Text: "1 1 -1 1 0"}},
 		{plan(t, counter), lua.Reply{Text: "1 1 0 2000000000 0"}},
 		{plan(t, counter), lua.Reply{Text: "0 0 -1000000 10 0"}},
@@ -224,6 +230,8 @@ func TestSpecs(t *testing.T) {
 // FuzzReply: no reply, of whatever server, makes the decoder panic or return what a Result cannot hold.
 func FuzzReply(f *testing.F) {
 	f.Add(int64(-5), "", uint8(0), int64(1))
+	f.Add(int64(7), "", uint8(1), int64(1))
+	f.Add(int64(11*999999+7), "", uint8(2), int64(1))
 	f.Add(int64(0), "1 1 0 9 0", uint8(1), int64(1))
 	f.Add(int64(0), "0 0 -123 10 456", uint8(2), int64(3))
 	f.Add(int64(0), "1 9007199254740992 9007199254740992 9007199254740992 9007199254740992", uint8(2), int64(math.MaxInt64))

@@ -53,13 +53,13 @@ func newScript(parts ...string) *Script {
 }
 
 // A script is its steps, put together as text: in Redis a Lua function costs more to create than most of what it does.
-const one = "local key, spec, cost, extra = KEYS[1], ARGV[1], ARGV[2] + 0, ARGV[4] and tonumber(ARGV[4])"
+const one = "local reply, key, spec, cost, extra = nil, KEYS[1], ARGV[1], ARGV[2] + 0, ARGV[4] and ARGV[4] + 0"
 
 // clock sets passed and now from the argument at that index.
 func clock(index string) string {
-	return `local passed, now, stamp = ARGV[` + index + `] or '', nil, nil
+	return `local passed, now = ARGV[` + index + `] or '', nil
 if passed ~= '' then
-  now, stamp = passed + 0, passed
+  now = passed + 0
 else
   passed = false
   local t = call('TIME')

@@ -7,10 +7,11 @@
 -- fits, whether there is room for cost. "finish" writes if fits still stands, and ends with the reply. A script for
 -- one decision runs one after the other; in take_all.lua all look before any finishes, and the names in the line that
 -- begins "finish with" are carried over. Each step finds these locals: key, spec, cost, extra (nil for none), now,
--- passed (now as text if the caller's clock decides, else false), and stamp (now as text, once somebody needed it).
+-- passed (now as text if the caller's clock decides, else false), and reply, to be set.
 --
--- A reply is five numbers, separated by spaces: 1 if admitted or 0; the units taken; and the state after the decision
--- as ratelimit.Outcome has it: time relative to now, units, part (of a log: wait).
+-- A reply is an integer in the usual case, which each algorithm defines: text costs the server and the client more. Else
+-- it is five numbers, separated by spaces: 1 if admitted or 0; the units taken; and the state after the decision as
+-- ratelimit.Outcome has it: time relative to now, units, part (of a log: wait).
 --
 -- A read uses pcall, so that a key of another type counts as an unused one; any other error is raised by reading again.
 

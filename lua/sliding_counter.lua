@@ -5,33 +5,41 @@
 -- ARGV[2]  cost; 0 looks, below 0 gives back
 -- ARGV[3]  now in microseconds; absent or "" means the server's TIME
 -- ARGV[4]  extra: up to so many units more; absent means 0
--- Reply    five numbers, see prelude.lua: time is the start of the window relative to now, units the count of that
---          window, part the count of the one before
--- State    a hash. The field named by the period: when the window starts, a multiple of the period. "current": the
---          count of that window. "previous": the count of the one before. A key that does not exist is unused. A
---          period that is not there is a limit that was changed.
+-- Reply    an integer where just cost was taken, and that is above 0: microseconds since the window's start, times
+--          rate + 1, plus the units that are spent. Else, and where that would pass 2^53, five numbers, see
+--          prelude.lua: time is the start of the window relative to now, units the count of that window, part the
+--          count of the one before
+-- State    a hash of one field, named by the period: "start current previous", when the window starts, a multiple of
+--          the period, its count, and the count of the one before. A key that does not exist is unused. A field of
+--          another period is a limit that was changed.
 -- TTL      set by the first write of each window to the end of the next one and a second
 
 -- look
 local field, rate = match(spec, '(%d+):(%d+)')
 local period = field + 0
-local got = pcall('HMGET', key, field, 'current', 'previous')
-local replace, renew, healed = false, true, false
-if got.err then
-  if not match(got.err, 'WRONGTYPE') then call('HMGET', key, field) end
-  replace = true
-end
-local at, current, previous = tonumber(got[1]), tonumber(got[2]), tonumber(got[3])
-local known = current and previous and current >= 0 and current <= 1000000000 and previous >= 0 and previous <= 1000000000
-local was = period
-if known and not at then -- another period, and its field
-  replace = true
+rate = rate + 0
+local got = pcall('HGET', key, field)
+local known, replace, renew, healed = false, false, true, false
+local was, at, current, previous = period, nil, nil, nil
+if not got then -- no key, or another period
   local all = call('HGETALL', key)
   for i = 1, #all, 2 do
-    if match(all[i], '^[1-9]%d*$') then was, at = all[i] + 0, tonumber(all[i + 1]) end
+    replace = true
+    if match(all[i], '^[1-9]%d*$') then
+      was, at, current, previous = all[i] + 0, match(all[i + 1], '^(%d+) (%d+) (%d+)$')
+    end
   end
+elseif got.err then
+  if not match(got.err, 'WRONGTYPE') then call('HGET', key, field) end
+  replace = true
+else
+  at, current, previous = match(got, '^(%d+) (%d+) (%d+)$')
 end
-known = known and at and at >= 0 and at < 9007199254740992 and at % was == 0
+if at then
+  at, current, previous = at + 0, current + 0, previous + 0
+  known = at < 9007199254740992 and at % was == 0 and current <= 1000000000 and previous <= 1000000000
+end
+replace = replace or not known and got
 if known then
   local start = now - now % was
   renew = replace or start ~= at
@@ -40,7 +48,7 @@ if known then
   elseif start > at then
     at, current, previous = start, 0, 0
   elseif at - now > was + 60000000 then
-    at, current, previous, healed = start, current + previous, 0, cost <= rate + 0
+    at, current, previous, healed = start, current + previous, 0, cost <= rate
     if current > 1000000000 then current = 1000000000 end
   end
 else
@@ -60,7 +68,7 @@ local room = rate - current - share
 if room < 0 then room = 0 end
 local fits = cost <= room
 
--- finish with field, period, at, current, previous, room, healed, renew, replace
+-- finish with field, period, rate, at, current, previous, room, healed, renew, replace
 local taken = 0
 if fits then
   if cost < 0 then
@@ -76,15 +84,14 @@ if fits then
 end
 if taken ~= 0 or healed then
   if replace then call('DEL', key) end
-  if renew or taken < 0 then
-    call('HSET', key, field, format('%d', at), 'current', format('%d', current), 'previous', format('%d', previous))
-  else
-    call('HSET', key, 'current', format('%d', current))
-  end
+  call('HSET', key, field, format('%d %d %d', at, current, previous))
   if renew then
     local time = (at + 2 * period - now + 1000999) / 1000
     if passed and time < 60000 then time = 60000 end
     call('PEXPIRE', key, format('%d', time))
   end
 end
-local reply = format('%d %d %d %d %d', fits and 1 or 0, taken, at - now, current, previous)
+reply = (now - at) * (rate + 1) + rate - room + taken
+if not fits or taken ~= cost or cost <= 0 or now < at or reply >= 9007199254740992 then
+  reply = format('%d %d %d %d %d', fits and 1 or 0, taken, at - now, current, previous)
+end

@@ -5,12 +5,14 @@
 -- ARGV[2]  cost; 0 looks, below 0 gives back the oldest units in the window
 -- ARGV[3]  now in microseconds; absent or "" means the server's TIME
 -- ARGV[4]  extra: up to so many units more; absent means 0
--- Reply    five numbers, see prelude.lua: time is the newest entry's relative to now, units what is spent in the
+-- Reply    an integer where just cost was taken and the newest entry is of now: the units spent in the window. Else
+--          five numbers, see prelude.lua: time is the newest entry's relative to now, units what is spent in the
 --          window, and last the wait until cost fits
 -- State    a list of pairs: time, running total. The first pair does not count: its total is what had been spent
 --          before the second. Totals are modulo 2^23, well above the largest rate. Entries count while
 --          time + period > now. A key that does not exist is unused.
--- TTL      set by each write to when the newest entry leaves the window and a second
+-- TTL      set by each write to when the newest entry leaves the window and a second: the list does not tell under which
+--          period it was last written
 
 -- seek
 -- seek returns the first pair from `first` on whose time is later than `after` and whose total is at least `sum` beyond
@@ -90,7 +92,7 @@ if taken ~= 0 or healed then
   if healed or not known then
     if replace then call('DEL', key) end
     newest = now
-    stamp = stamp or format('%d', now)
+    local stamp = format('%d', now)
     if used > 0 then call('RPUSH', key, stamp, '0', stamp, format('%d', used)) else call('RPUSH', key, stamp, '0') end
   elseif taken > 0 then
     if first > 1 then call('LTRIM', key, format('%d', 2 * first - 2), '-1') end
@@ -112,4 +114,7 @@ if taken ~= 0 or healed then
   if passed and time < 60000 then time = 60000 end
   call('PEXPIRE', key, format('%d', time))
 end
-local reply = format('%d %d %d %d %d', fits and 1 or 0, taken, newest - now, used, wait)
+reply = used
+if not fits or taken ~= cost or newest ~= now then
+  reply = format('%d %d %d %d %d', fits and 1 or 0, taken, newest - now, used, wait)
+end

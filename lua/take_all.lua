@@ -24,17 +24,15 @@ for i = 1, n do
   end
 end
 for i = 1, n do
-  local key, fits, state = KEYS[i], all, saved[i]
+  local reply, key, fits, state = nil, KEYS[i], all, saved[i]
   local kind, cost, extra = state[1], state[2], state[3]
   if kind == 103 then
     -- finish sliding_log
-    saved[i] = reply
   elseif kind == 110 then
     -- finish sliding_counter
-    saved[i] = reply
   else
     -- finish token_bucket
-    saved[i] = type(reply) == 'number' and (fits and left or format('%d', reply)) or reply
   end
+  saved[i] = type(reply) == 'number' and format('%d', reply) or reply
 end
 return table.concat(saved, ',')

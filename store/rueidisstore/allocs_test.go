@@ -15,9 +15,8 @@ import (
 )
 
 // many makes n decisions on a thousand keys by 64 callers.
-func many(ctx context.Context, tb testing.TB, s *rueidisstore.Store, n int) {
+func many(ctx context.Context, tb testing.TB, s *rueidisstore.Store, limit ratelimit.Limit, n int) {
 	tb.Helper()
-	limit := ratelimit.Limit{Rate: 100, Period: time.Second, Burst: 1000}
 	var wg sync.WaitGroup
 	for caller := range 64 {
 		wg.Go(func() {
@@ -38,18 +37,25 @@ var keys = func() (keys [1000]string) {
 	return keys
 }()
 
-// A decision allocates twice at most: the key's text, and a context if the caller's can end.
+// minutely returns a limit that admits all decisions of a test.
+func minutely(a ratelimit.Algorithm) ratelimit.Limit {
+	return ratelimit.Limit{Algorithm: a, Rate: 100_000, Period: time.Minute}
+}
+
+// An admitted decision allocates twice at most: the key's text, and a context if the caller's can end.
 func TestAllocations(t *testing.T) {
 	s := storeOn(t, at(redisserver.Single(t).Addr))
 	ending, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for name, ctx := range map[string]context.Context{"endless": context.Background(), "ending": ending} {
-		const n = 6400
-		per := testing.AllocsPerRun(3, func() { many(ctx, t, s, n) }) / n
-		if per > 2.1 { // a part of a call for what the pools lose to the collector, and for the callers themselves
-			t.Errorf("%s context: %.2f allocations a decision", name, per)
+		for a := range ratelimit.Algorithm(3) {
+			const n = 6400
+			per := testing.AllocsPerRun(3, func() { many(ctx, t, s, minutely(a), n) }) / n
+			if per > 2.1 { // a part of a call for what the pools lose to the collector, and for the callers themselves
+				t.Errorf("%v, %s context: %.2f allocations a decision", a, name, per)
+			}
+			t.Logf("%v, %s context: %.2f allocations a decision", a, name, per)
 		}
-		t.Logf("%s context: %.2f allocations a decision", name, per)
 	}
 }
 
@@ -61,7 +67,7 @@ func BenchmarkTake(b *testing.B) {
 	for name, ctx := range map[string]context.Context{"endless": context.Background(), "ending": ending} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			many(ctx, b, s, max(b.N, 64))
+			many(ctx, b, s, minutely(ratelimit.TokenBucket), max(b.N, 64))
 		})
 	}
 }
