@@ -12,6 +12,7 @@ type batch struct {
 	ctx    context.Context
 	cancel context.CancelFunc // nil where ctx is the caller's
 	one    [1]*call
+	whole  undated // ctx, where the caller's has a deadline
 
 	// Guarded by queue.mu.
 	here  int    // callers who still wait; ctx ends with the last of them
@@ -47,4 +48,4 @@ func (b *batch) carry(send func(context.Context, []*call)) {
 // down a connection over a caller's few milliseconds, again and again where it takes longer to set one up.
 type undated struct{ context.Context }
 
-func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (*undated) Deadline() (time.Time, bool) { return time.Time{}, false }

@@ -7,6 +7,11 @@
 //
 // No debit runs twice: nothing is sent again once a reply may have been lost, whatever MaxRetries says. Only EVALSHA and
 // EVAL are ever sent.
+//
+// Behind a server that hangs nothing piles up, however many callers come and go: at most 4 batches are on their way to it,
+// or with NoBatch as many decisions as the client's PoolSize, and the client dials as often at a time as its pool is large.
+// Callers leave with their contexts. When the server goes on, so does the store, at once; a connection that hangs for good
+// is given up after the client's ReadTimeout, and one that is being made after its DialTimeout, DialerRetries times.
 package goredisstore
 
 import (
@@ -36,12 +41,13 @@ type Options struct {
 	// called by many goroutines at once.
 	Clock func() time.Time
 	// NoBatch sends every decision by itself, each over a connection of its own for a whole round trip. Without it a few
-	// connections are enough for any load.
+	// connections are enough for any load. As many are on their way at a time as the client's PoolSize, for each server; to
+	// a client of a type that the store does not know, 10 for each CPU. The others wait their turn, or leave.
 	NoBatch bool
 }
 
 // A Store keeps the state of limits in Redis. It is safe for concurrent use. It has nothing to close: its goroutines live
-// only while there are decisions to be made. The client is the caller's.
+// only while there are decisions to be made, and up to 40 ms longer. The client is the caller's.
 type Store struct {
 	codec  *lua.Codec
 	router router

@@ -3,7 +3,6 @@ package goredisstore
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -12,8 +11,8 @@ import (
 )
 
 // A queue sends calls to one server, in batches: what arrives while a batch is in flight waits and goes out together.
-// Its goroutines live only while there is something to send. The I/O is theirs, so a caller whose context ends leaves at
-// once, whatever becomes of the call.
+// Its goroutines live only while there is something to send, and a moment longer. The I/O is theirs, so a caller whose
+// context ends leaves at once, whatever becomes of the call.
 type queue struct {
 	send func(ctx context.Context, calls []*call)
 	// most is how many calls a batch holds. Of batches, eager are in flight at a time, or one more as free tells; one that
@@ -28,6 +27,8 @@ type queue struct {
 	timer      *time.Timer
 	ticking    bool // while calls wait
 	ticks      uint64
+
+	workers
 }
 
 const (
@@ -52,13 +53,14 @@ func (q *queue) do(ctx context.Context, c *call) error {
 	switch {
 	case q.waiting == 0 && q.free():
 		b := q.begin(c)
-		q.mu.Unlock()
 		if ctx.Done() == nil {
+			q.mu.Unlock()
 			q.lead(b)
 			return c.err
 		}
 		c.done = make(chan struct{}, 1)
-		go q.run(b)
+		q.start(b)
+		q.mu.Unlock()
 	case q.waiting >= maxWaiting:
 		q.mu.Unlock()
 		return lua.Unavailable(errFull)
@@ -66,7 +68,7 @@ func (q *queue) do(ctx context.Context, c *call) error {
 		c.done = make(chan struct{}, 1)
 		q.push(c)
 		if q.free() {
-			go q.run(q.take())
+			q.start(q.take())
 		} else {
 			q.arm()
 		}
@@ -79,38 +81,6 @@ func (q *queue) do(ctx context.Context, c *call) error {
 		return ended(ctx)
 	}
 	return c.err
-}
-
-// lead sends b on the caller's own goroutine, which is right for one who waits as long as it takes.
-func (q *queue) lead(b *batch) {
-	defer func() {
-		if b != nil {
-			go q.run(b)
-		}
-	}()
-	q.fly(&b, false)
-}
-
-// run sends b, then what has come together meanwhile, and so on.
-func (q *queue) run(b *batch) {
-	defer func() {
-		if b != nil { // a hook of the client's ended this goroutine
-			go q.run(b)
-		}
-	}()
-	for b != nil {
-		q.fly(&b, true)
-	}
-}
-
-// fly sends a batch and puts the next one in its place, or nil.
-func (q *queue) fly(b **batch, yield bool) {
-	defer func() { *b = q.end(*b) }()
-	(*b).carry(q.send)
-	if yield && len((*b).calls) > 1 {
-		// Those who just got their answers often come back with the next question. Let them, and send it together.
-		runtime.Gosched()
-	}
 }
 
 // free tells whether a batch may begin. Beside the eager ones it may be one more: where so many wait that the server and
@@ -143,7 +113,8 @@ func (q *queue) begin(c *call) *batch {
 	b.one[0] = c
 	b.calls = b.one[:]
 	if _, ok := c.ctx.Deadline(); ok {
-		b.ctx = undated{c.ctx}
+		b.whole = undated{c.ctx}
+		b.ctx = &b.whole
 	}
 	q.join(b)
 	return b
@@ -241,7 +212,7 @@ func (q *queue) tick() {
 		}
 	}
 	for q.waiting > 0 && q.free() {
-		go q.run(q.take())
+		q.start(q.take())
 	}
 	q.arm()
 }

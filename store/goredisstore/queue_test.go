@@ -62,6 +62,12 @@ func (q *queue) length(t *testing.T) (n int) {
 	return n
 }
 
+// rest lets the workers of a queue go home, without which a bubble cannot end.
+func rest() {
+	time.Sleep(3 * linger)
+	synctest.Wait()
+}
+
 func newTestCall() *call { return newCall(lua.Reset, []string{"rl:{k}"}, nil) }
 
 // A queue takes no more callers than it has room for, tells the others at once, and keeps its goroutines few, while nothing
@@ -157,6 +163,7 @@ func TestQueuePassesSlowBatches(t *testing.T) {
 		if n := tr.most(); n > 2 || !q.idle() || q.slow != 0 {
 			t.Errorf("%d batches in flight at a time, %d slow", n, q.slow)
 		}
+		rest()
 	})
 }
 
@@ -195,6 +202,7 @@ func TestBatchEndsWithItsCallers(t *testing.T) {
 		if len(ended) != 1 || <-ended != 4 {
 			t.Error("the batch of four did not end with its callers")
 		}
+		rest()
 	})
 }
 

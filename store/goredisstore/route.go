@@ -46,16 +46,23 @@ func newRouter(client Client, noBatch bool) (router, error) {
 		return r, nil
 	default:
 		n := &node{one: c.Process}
-		return one{newQueue(n.send, true, 10*runtime.GOMAXPROCS(0))}, nil
+		q := newQueue(n.send, true, places*runtime.GOMAXPROCS(0))
+		q.batches = nil // no worker stays: it may be a fake in a test that waits for every goroutine
+		return one{q}, nil
 	}
 }
 
+// places, for each CPU, are what a client of an unknown type gets; go-redis's pools have as many by default.
+const places = 10
+
 // newQueue returns a queue of batches, or of single calls over as many connections as there are.
 func newQueue(send func(context.Context, []*call), noBatch bool, pool int) *queue {
+	q := &queue{send: send, most: batchMost, eager: batchEager, limit: batchLimit}
 	if noBatch {
-		return &queue{send: send, most: 1, eager: max(pool, 1), limit: max(pool, 1)}
+		q.most, q.eager, q.limit = 1, max(pool, 1), max(pool, 1)
 	}
-	return &queue{send: send, most: batchMost, eager: batchEager, limit: batchLimit}
+	q.batches = make(chan *batch, min(q.limit, mostParked))
+	return q
 }
 
 // one is the router where there is one server.

@@ -176,8 +176,9 @@ func eventually(t *testing.T, f func() error) {
 	}
 }
 
-// goroutines is how many are at work in this package.
-func goroutines() (n int) {
+// goroutines is how many there are, and how many of them are at work in this package. runtime.NumGoroutine is no measure
+// after a crowd: while the collector frees the stacks of goroutines that have ended, it counts those in.
+func goroutines() (all, ours int) {
 	stacks := make([]byte, 1<<20)
 	size := runtime.Stack(stacks, true)
 	for size == len(stacks) {
@@ -185,18 +186,47 @@ func goroutines() (n int) {
 		size = runtime.Stack(stacks, true)
 	}
 	for stack := range strings.SplitSeq(string(stacks[:size]), "\n\n") {
+		all++
 		if strings.Contains(stack, "/goredisstore.(*queue).run") {
-			n++
+			ours++
 		}
 	}
-	return n
+	return all, ours
+}
+
+// places are how many goroutines of its own a store may have for one server.
+func places(c goredisstore.Client, o goredisstore.Options) int {
+	if _, ok := c.(stranger); ok || o.NoBatch {
+		return poolSize
+	}
+	return 4
+}
+
+// poolSize is that of a client that is not told otherwise.
+var poolSize = 10 * runtime.GOMAXPROCS(0)
+
+// leavesFew fails the test unless at most so many goroutines are left soon, all in all more than before and of ours. What
+// hangs on a server does so for seconds; those who have just left are given one, or more where the machine is slow to look.
+func leavesFew(t *testing.T, before, more, mine int) {
+	t.Helper()
+	for looks := 1; ; looks++ {
+		all, ours := goroutines()
+		if all-before <= more && ours <= mine {
+			return
+		}
+		if looks == 100 {
+			t.Errorf("%d more goroutines than before, want at most %d, and %d of ours, want at most %d", all-before, more, ours, mine)
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 // leavesNone waits until no goroutine of a store is left.
 func leavesNone(t *testing.T) {
 	t.Helper()
 	eventually(t, func() error {
-		if n := goroutines(); n > 0 {
+		if _, n := goroutines(); n > 0 {
 			return fmt.Errorf("%d goroutines", n)
 		}
 		return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,21 +19,27 @@ import (
 )
 
 // crowd has n callers, each with a deadline of d, call at once. It returns how many were answered, and how much later than
-// its context the slowest returned.
+// its context the slowest returned. As many again, who call nobody, tell what of that is the machine's doing.
 func crowd(t *testing.T, s *goredisstore.Store, n int, d time.Duration) (answered int, slowest time.Duration) {
 	t.Helper()
 	var good atomic.Int64
-	late := make([]time.Duration, n)
+	late := make([]time.Duration, 2*n)
 	barrier := make(chan struct{})
 	var wg sync.WaitGroup
-	for i := range n {
+	for i := range 2 * n {
 		wg.Go(func() {
 			<-barrier
 			ctx, cancel := context.WithTimeout(context.Background(), d)
 			defer cancel()
 			ended := make(chan time.Time, 1) // the runtime's own delay in ending a context on a busy machine is not ours
 			stop := context.AfterFunc(ctx, func() { ended <- time.Now() })
-			_, err := take(ctx, s, fmt.Sprint("key-", i))
+			var err error
+			if i < n {
+				_, err = take(ctx, s, fmt.Sprint("key-", i))
+			} else {
+				<-ctx.Done()
+				err = ctx.Err()
+			}
 			if !stop() {
 				late[i] = time.Since(<-ended)
 			}
@@ -48,7 +53,11 @@ func crowd(t *testing.T, s *goredisstore.Store, n int, d time.Duration) (answere
 	}
 	close(barrier)
 	wg.Wait()
-	return int(good.Load()), slices.Max(late)
+	ours, machine := slices.Max(late[:n]), slices.Max(late[n:])
+	if ours > time.Second {
+		t.Logf("the slowest returned %v after its context; %v where nobody was called", ours, machine)
+	}
+	return int(good.Load()), max(0, ours-2*machine)
 }
 
 // A server that is stopped, with its connections open: 5,000 callers leave with their contexts again and again, leave no
@@ -64,7 +73,7 @@ func TestStoppedServer(t *testing.T) {
 			s := over(t, c, o)
 			race(64, func(key string) error { _, err := take(context.Background(), s, key); return err })
 			leavesNone(t)
-			before := runtime.NumGoroutine()
+			before, _ := goroutines()
 			server.Pause()
 			for range 3 {
 				answered, slowest := crowd(t, s, 5000, 100*time.Millisecond)
@@ -74,20 +83,19 @@ func TestStoppedServer(t *testing.T) {
 				if slowest > time.Second {
 					t.Errorf("the slowest of 5,000 returned %v after its context", slowest)
 				}
-				t.Logf("the slowest of 5,000 returned %v after its context", slowest)
-				if n := goroutines(); n > 10*runtime.GOMAXPROCS(0) {
-					t.Errorf("%d goroutines are left", n)
-				}
-				if n := runtime.NumGoroutine() - before; n > 60*runtime.GOMAXPROCS(0) { // those in which go-redis dials
-					t.Errorf("%d more goroutines than before", n)
-				}
+				mine := places(c, o)
+				leavesFew(t, before, mine+poolSize, mine) // as many as the pool holds may be dialing
 			}
 			server.Resume()
-			leavesNone(t)
+			start := time.Now()
 			if _, err := take(context.Background(), s, "after"); err != nil {
 				t.Error(err)
 			}
-			if p, ok := c.(interface{ PoolStats() *redis.PoolStats }); ok && p.PoolStats().TotalConns > uint32(10*runtime.GOMAXPROCS(0)) {
+			if d := time.Since(start); d > 2*time.Second {
+				t.Errorf("served %v after the server went on", d)
+			}
+			leavesNone(t)
+			if p, ok := c.(interface{ PoolStats() *redis.PoolStats }); ok && p.PoolStats().TotalConns > uint32(poolSize) {
 				t.Errorf("%d connections, more than the pool holds", p.PoolStats().TotalConns)
 			}
 		})
@@ -132,23 +140,26 @@ func TestStoppedMaster(t *testing.T) {
 	leavesNone(t)
 }
 
-// R142: an address where connecting neither succeeds nor fails. Callers leave with their contexts and leave nothing behind,
-// from the first one on.
+// R142: an address where connecting neither succeeds nor fails. Callers, many at once or one after the other, leave with
+// their contexts and leave nothing of ours behind, from the first one on. What go-redis still dials for them the pool bounds.
 func TestBlackHole(t *testing.T) {
 	hole := redisserver.BlackHole(t)
 	for name, client := range clients {
 		t.Run(name, func(t *testing.T) {
 			c, o := client(t, hole)
 			s := over(t, c, o)
+			before, _ := goroutines()
+			const few = 4 // with which go-redis looks after itself
 			for range 3 {
 				if answered, slowest := crowd(t, s, 500, 20*time.Millisecond); answered > 0 || slowest > time.Second {
 					t.Errorf("%d answered, the slowest returned %v after its context", answered, slowest)
 				}
+				leavesFew(t, before, poolSize+few, 0)
 			}
-			// What is in flight is not ours any more but go-redis's, which dials for some seconds.
-			if n := goroutines(); n > 10*runtime.GOMAXPROCS(0) {
-				t.Errorf("%d goroutines are left", n)
+			for range 200 {
+				crowd(t, s, 1, 2*time.Millisecond)
 			}
+			leavesFew(t, before, poolSize+few, 0)
 		})
 	}
 }
@@ -167,6 +178,7 @@ func TestContextBoundsTheCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, cancelled := range []bool{false, true} {
+			var slow atomic.Int64
 			for _, err := range race(1000, func(key string) error {
 				limit := 5 * time.Millisecond
 				if cancelled {
@@ -179,14 +191,17 @@ func TestContextBoundsTheCall(t *testing.T) {
 				}
 				start := time.Now()
 				_, err := take(ctx, s, key)
-				if d := time.Since(start); d > time.Second {
-					t.Errorf("a call of 5ms took %v", d)
+				if time.Since(start) > 150*time.Millisecond {
+					slow.Add(1)
 				}
 				return err
 			}) {
-				if err == nil || errors.Is(err, ratelimit.ErrStoreUnavailable) {
+				if errors.Is(err, ratelimit.ErrStoreUnavailable) { // nil is an answer, and slow
 					t.Errorf("a caller who left after 5ms: %v", err)
 				}
+			}
+			if n := slow.Load(); n > 300 { // a busy machine stands still now and then
+				t.Errorf("%d of 1,000 calls of 5ms took almost as long as the answer", n)
 			}
 		}
 		leavesNone(t)
