@@ -1,0 +1,265 @@
+package ratelimit
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// A round is one decision that takes more than one shard to make.
+type round struct {
+	sharded *Sharded
+	reqs    []Request  // each state once
+	parts   [][]Limit  // of each request's limit
+	first   int        // the shard to begin with
+	seen    [][]glance // by shard and request
+	source  Source
+}
+
+// A glance is how a shard stood when it was asked last.
+type glance struct {
+	Result
+	asked bool
+	cost  int64 // that it was asked for
+}
+
+func newRound(s *Sharded, reqs []Request, parts [][]Limit, first int) *round {
+	r := &round{sharded: s, reqs: reqs, parts: parts, first: first, seen: make([][]glance, s.n)}
+	space := make([]glance, s.n*len(reqs))
+	for shard := range r.seen {
+		r.seen[shard] = space[shard*len(reqs) : (shard+1)*len(reqs)]
+	}
+	return r
+}
+
+func (r *round) note(shard, j int, cost int64, res Result) {
+	r.seen[shard][j] = glance{Result: res, asked: true, cost: cost}
+	r.source = res.Source
+}
+
+// shard is the k'th to be asked.
+func (r *round) shard(k int) int { return (r.first + k) % r.sharded.n }
+
+func (r *round) sub(j, shard int, cost, extra int64) Request {
+	return Request{Key: shardKey(r.reqs[j].Key, shard), Limit: &r.parts[j][shard], Cost: cost, Extra: extra}
+}
+
+func (r *round) decide(ctx context.Context) ([]Result, error) {
+	looking := true
+	for _, req := range r.reqs {
+		looking = looking && req.Cost == 0 && req.Extra == 0
+	}
+	for k := range r.sharded.n {
+		shard := r.shard(k)
+		if !r.seen[shard][0].asked { // else by Take
+			if err := r.ask(ctx, shard); err != nil {
+				return nil, err
+			}
+		}
+		if !looking && r.seen[shard][0].Allowed && r.fits(shard) {
+			return r.settle(ctx, shard), nil
+		}
+	}
+	if looking {
+		return r.results(true, make([]int64, len(r.reqs))), nil
+	}
+	for j, req := range r.reqs {
+		if room, _ := r.room(j); req.Cost > room {
+			return r.results(false, nil), nil
+		}
+	}
+	return r.gather(ctx)
+}
+
+// fits tells whether a shard could have room for everything.
+func (r *round) fits(shard int) bool {
+	for j, req := range r.reqs {
+		if req.Cost > r.parts[j][shard].Capacity() {
+			return false
+		}
+	}
+	return true
+}
+
+// ask lets one shard decide everything. Of what it could never hold it only says how it stands.
+func (r *round) ask(ctx context.Context, shard int) error {
+	results := []Result{{RetryAfter: Never}}
+	var err error
+	switch {
+	case len(r.reqs) > 1:
+		subs := make([]Request, len(r.reqs))
+		for j, req := range r.reqs {
+			subs[j] = r.sub(j, shard, req.Cost, req.Extra)
+		}
+		results, err = r.sharded.store.TakeAll(ctx, subs)
+	case r.fits(shard):
+		results[0], err = r.sharded.store.Take(ctx, r.sub(0, shard, r.reqs[0].Cost, r.reqs[0].Extra))
+	}
+	if err != nil {
+		return err
+	}
+	for j, res := range results {
+		cost := r.reqs[j].Cost
+		if res.RetryAfter == Never && cost <= r.reqs[j].Limit.Capacity() {
+			cost = 0
+			if res, err = r.sharded.store.Take(ctx, r.sub(j, shard, 0, 0)); err != nil {
+				return err
+			}
+		}
+		r.note(shard, j, cost, res)
+	}
+	return nil
+}
+
+// settle gets from the other shards, or gives them, what the one that admitted could not. What they refuse with an error
+// is left at that: the decision has been made.
+func (r *round) settle(ctx context.Context, shard int) []Result {
+	taken := make([]int64, len(r.reqs))
+	for j := range r.reqs {
+		taken[j] = r.seen[shard][j].Taken
+	}
+	r.complete(ctx, taken)
+	return r.results(true, taken)
+}
+
+// complete asks the shards in turn for what is still missing of each request's Extra, or of what it gives back.
+func (r *round) complete(ctx context.Context, taken []int64) {
+	for j, req := range r.reqs {
+		for k := 0; k < r.sharded.n && taken[j] != addCosts(req.Cost, req.Extra); k++ {
+			shard := r.shard(k)
+			sub, useless := r.sub(j, shard, 0, 0), int64(0)
+			if req.Cost < 0 {
+				sub.Cost, useless = addCosts(req.Cost, -taken[j]), sub.Limit.Capacity()
+			} else {
+				sub.Extra = addCosts(req.Cost, req.Extra) - taken[j]
+			}
+			if g := &r.seen[shard][j]; g.asked && g.Remaining == useless {
+				continue
+			}
+			res, err := r.sharded.store.Take(ctx, sub)
+			if err != nil {
+				return
+			}
+			r.note(shard, j, sub.Cost, res)
+			taken[j] += res.Taken
+		}
+	}
+}
+
+// gather puts together from several shards what they were seen to have between them.
+func (r *round) gather(ctx context.Context) ([]Result, error) {
+	type debit struct{ shard, j int }
+	var spent []debit
+	undo := func() {
+		ctx, cancel := givingBack(ctx)
+		defer cancel()
+		for _, d := range spent {
+			sub := r.sub(d.j, d.shard, -r.seen[d.shard][d.j].cost, 0)
+			if res, err := r.sharded.store.Take(ctx, sub); err == nil {
+				r.note(d.shard, d.j, 0, res)
+			}
+		}
+	}
+	taken := make([]int64, len(r.reqs))
+	for j, req := range r.reqs {
+		for k := 0; k < r.sharded.n && taken[j] < req.Cost; k++ {
+			shard := r.shard(k)
+			part := min(req.Cost-taken[j], r.seen[shard][j].Remaining)
+			if part == 0 {
+				continue
+			}
+			res, err := r.sharded.store.Take(ctx, r.sub(j, shard, part, 0))
+			if err != nil {
+				undo()
+				return nil, err
+			}
+			r.note(shard, j, part, res)
+			if !res.Allowed { // somebody was quicker
+				undo()
+				results := r.results(false, nil)
+				if results[j].RetryAfter == 0 { // and somebody gave back
+					results[j].RetryAfter = res.RetryAfter
+				}
+				return results, nil
+			}
+			spent = append(spent, debit{shard, j})
+			taken[j] += part
+		}
+	}
+	r.complete(ctx, taken)
+	return r.results(true, taken), nil
+}
+
+// room is what the shards that were asked have left for request j, and what they hold at most.
+func (r *round) room(j int) (room, capacity int64) {
+	for shard := range r.seen {
+		if r.seen[shard][j].asked {
+			room += r.seen[shard][j].Remaining
+			capacity += r.parts[j][shard].Capacity()
+		}
+	}
+	return room, capacity
+}
+
+func (r *round) results(allowed bool, taken []int64) []Result {
+	results := make([]Result, len(r.reqs))
+	for j, req := range r.reqs {
+		res := &results[j]
+		*res = Result{Allowed: allowed, Limit: req.Limit.Capacity(), Name: req.Limit.Name, Source: r.source}
+		if req.Cost > res.Limit {
+			res.RetryAfter = Never
+			continue
+		}
+		room, capacity := r.room(j)
+		res.Remaining, _ = mulDiv(room, res.Limit, capacity)
+		for shard := range r.seen {
+			res.ResetAfter = max(res.ResetAfter, r.seen[shard][j].ResetAfter)
+		}
+		if allowed {
+			res.Taken = taken[j]
+		} else if room < req.Cost {
+			res.RetryAfter = r.wait(j)
+		}
+	}
+	return results
+}
+
+// wait is how long until the shards have room for request j between them, all of which were asked.
+func (r *round) wait(j int) time.Duration {
+	soon, late := time.Duration(0), time.Duration(0)
+	for shard := range r.seen {
+		late = max(late, r.seen[shard][j].ResetAfter, r.seen[shard][j].RetryAfter)
+	}
+	for soon+time.Microsecond < late {
+		middle := (soon + (late-soon)/2).Truncate(time.Microsecond)
+		if r.roomAfter(j, middle) < r.reqs[j].Cost {
+			soon = middle
+		} else {
+			late = middle
+		}
+	}
+	return late
+}
+
+// roomAfter is what the shards are sure to have between them in d.
+func (r *round) roomAfter(j int, d time.Duration) (sum int64) {
+	for shard := range r.seen {
+		g, part := &r.seen[shard][j], &r.parts[j][shard]
+		room := g.Remaining
+		switch {
+		case d >= g.ResetAfter:
+			room = part.Capacity()
+		case part.Algorithm == TokenBucket && g.ResetAfter < duration(math.MaxInt64): // beyond, it does not say
+			missing, rem := mulDiv((g.ResetAfter - d).Microseconds(), part.Rate, part.Period.Microseconds())
+			if rem > 0 {
+				missing++
+			}
+			room = max(room, part.Capacity()-missing)
+		}
+		if !g.Allowed && d >= g.RetryAfter {
+			room = max(room, g.cost)
+		}
+		sum += room
+	}
+	return sum
+}
