@@ -25,11 +25,11 @@ type FleetOptions struct {
 //
 // Every instance spends one unit an Interval from a sliding log of ten Intervals, which so holds ten units for each; an
 // instance that is new, or could not be heard for a while, spends at once what it owes, at most ten. Instances is a tenth
-// of what is in the log, and the most that it was in the last ten Intervals.
+// of what is in the log, and the most that it was in the last twelve Intervals.
 //
 // So the count does not fall short of the instances that the store hears. What it exceeds them by passes: an instance
-// that leaves or crashes counts for up to 20 Intervals more, and one that joins counts up to twice for as long. A rolling replacement of 10
-// instances by 10 others is at most 30, and 10 again 20 s after the last: the shares of an outage just then are too
+// that leaves or crashes counts for up to 22 Intervals more, and one that joins counts up to twice for as long. A rolling replacement of 10
+// instances by 10 others is at most 30, and 10 again 22 s after the last: the shares of an outage just then are too
 // small, never too large.
 //
 // While the store does not answer the last count stands, also through its return with an empty memory: the instances have
@@ -45,7 +45,7 @@ type Fleet struct {
 	onError  func(error)
 
 	count  atomic.Int64
-	lately [beats]int64 // what was counted in the last ten Intervals
+	lately [memory]int64 // what was counted last
 	at     int
 	paid   time.Time
 
@@ -55,6 +55,10 @@ type Fleet struct {
 
 // beats is how many units an instance keeps in the log: a beat more or less, early or late, is no instance.
 const beats = 10
+
+// memory is for how many Intervals a count is remembered: for as long as it takes all others to fill a log that has lost
+// its memory, and a beat of one's own to see it.
+const memory = beats + 2
 
 // NewFleet starts to be counted and to count in the store. It does not wait for the store, and Instances is 1 until it has answered.
 func NewFleet(store Store, o FleetOptions) (*Fleet, error) {
@@ -137,6 +141,6 @@ func (f *Fleet) beat(ctx context.Context) {
 		f.paid = now
 	}
 	f.lately[f.at] = (res.Limit - res.Remaining + beats/2) / beats
-	f.at = (f.at + 1) % beats
+	f.at = (f.at + 1) % memory
 	f.count.Store(max(1, slices.Max(f.lately[:])))
 }

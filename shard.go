@@ -86,16 +86,20 @@ func (s *Sharded) Take(ctx context.Context, req Request) (Result, error) {
 			return Result{}, err
 		}
 		if res.Allowed && res.Taken == addCosts(req.Cost, req.Extra) {
-			res.Remaining, _ = mulDiv(res.Remaining, req.Limit.Capacity(), parts[first].Capacity())
-			res.Limit = req.Limit.Capacity()
+			res.extend(req.Limit, &parts[first])
 			return res, nil
 		}
 	}
-	r := newRound(s, []Request{req}, [][]Limit{parts}, first)
+	r := round{sharded: s, reqs: []Request{req}, parts: [][]Limit{parts}, first: first}
+	next := 0
 	if asked {
 		r.note(first, 0, req.Cost, res)
+		if res.Allowed {
+			return r.settle(ctx, first)[0], nil
+		}
+		next = 1
 	}
-	results, err := r.decide(ctx)
+	results, err := r.decide(ctx, next)
 	if err != nil {
 		return Result{}, err
 	}
@@ -116,7 +120,8 @@ func (s *Sharded) TakeAll(ctx context.Context, reqs []Request) ([]Result, error)
 			return nil, err
 		}
 	}
-	results, err := newRound(s, batch.Requests, parts, rand.IntN(s.n)).decide(ctx)
+	r := round{sharded: s, reqs: batch.Requests, parts: parts, first: rand.IntN(s.n)}
+	results, err := r.decide(ctx, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ type round struct {
 	reqs    []Request  // each state once
 	parts   [][]Limit  // of each request's limit
 	first   int        // the shard to begin with
-	seen    [][]glance // by shard and request
+	seen    [][]glance // by shard and request; nil until there is one
 	source  Source
 }
 
@@ -20,19 +20,18 @@ type round struct {
 type glance struct {
 	Result
 	asked bool
-	cost  int64 // that it was asked for
-}
-
-func newRound(s *Sharded, reqs []Request, parts [][]Limit, first int) *round {
-	r := &round{sharded: s, reqs: reqs, parts: parts, first: first, seen: make([][]glance, s.n)}
-	space := make([]glance, s.n*len(reqs))
-	for shard := range r.seen {
-		r.seen[shard] = space[shard*len(reqs) : (shard+1)*len(reqs)]
-	}
-	return r
+	cost  int64 // that was denied, if it was
 }
 
 func (r *round) note(shard, j int, cost int64, res Result) {
+	if r.seen == nil {
+		n := len(r.reqs)
+		space := make([]glance, r.sharded.n*n)
+		r.seen = make([][]glance, r.sharded.n)
+		for i := range r.seen {
+			r.seen[i] = space[i*n : (i+1)*n]
+		}
+	}
 	r.seen[shard][j] = glance{Result: res, asked: true, cost: cost}
 	r.source = res.Source
 }
@@ -44,19 +43,29 @@ func (r *round) sub(j, shard int, cost, extra int64) Request {
 	return Request{Key: shardKey(r.reqs[j].Key, shard), Limit: &r.parts[j][shard], Cost: cost, Extra: extra}
 }
 
-func (r *round) decide(ctx context.Context) ([]Result, error) {
+// decide asks one shard after the other, from the k'th on.
+func (r *round) decide(ctx context.Context, k int) ([]Result, error) {
 	looking := true
 	for _, req := range r.reqs {
 		looking = looking && req.Cost == 0 && req.Extra == 0
 	}
-	for k := range r.sharded.n {
+	for ; k < r.sharded.n; k++ {
 		shard := r.shard(k)
-		if !r.seen[shard][0].asked { // else by Take
-			if err := r.ask(ctx, shard); err != nil {
-				return nil, err
-			}
+		results, err := r.ask(ctx, shard)
+		if err != nil {
+			return nil, err
 		}
-		if !looking && r.seen[shard][0].Allowed && r.fits(shard) {
+		admitted := !looking && r.fits(shard) && results[0].Allowed
+		if admitted && r.seen == nil && r.complete(results) {
+			for j, req := range r.reqs {
+				results[j].extend(req.Limit, &r.parts[j][shard])
+			}
+			return results, nil
+		}
+		for j, res := range results {
+			r.note(shard, j, r.reqs[j].Cost, res)
+		}
+		if admitted {
 			return r.settle(ctx, shard), nil
 		}
 	}
@@ -81,34 +90,41 @@ func (r *round) fits(shard int) bool {
 	return true
 }
 
+// complete tells whether nothing is left to take, or to give back.
+func (r *round) complete(results []Result) bool {
+	for j, req := range r.reqs {
+		if results[j].Taken != addCosts(req.Cost, req.Extra) {
+			return false
+		}
+	}
+	return true
+}
+
 // ask lets one shard decide everything. Of what it could never hold it only says how it stands.
-func (r *round) ask(ctx context.Context, shard int) error {
+func (r *round) ask(ctx context.Context, shard int) ([]Result, error) {
 	results := []Result{{RetryAfter: Never}}
 	var err error
 	switch {
 	case len(r.reqs) > 1:
 		subs := make([]Request, len(r.reqs))
 		for j, req := range r.reqs {
-			subs[j] = r.sub(j, shard, req.Cost, req.Extra)
+			subs[j] = Request{Limit: &r.parts[j][shard], Cost: req.Cost, Extra: req.Extra}
+			if j > 0 && req.Key == r.reqs[j-1].Key { // the limits of one key
+				subs[j].Key = subs[j-1].Key
+			} else {
+				subs[j].Key = shardKey(req.Key, shard)
+			}
 		}
 		results, err = r.sharded.store.TakeAll(ctx, subs)
 	case r.fits(shard):
 		results[0], err = r.sharded.store.Take(ctx, r.sub(0, shard, r.reqs[0].Cost, r.reqs[0].Extra))
 	}
-	if err != nil {
-		return err
-	}
-	for j, res := range results {
-		cost := r.reqs[j].Cost
-		if res.RetryAfter == Never && cost <= r.reqs[j].Limit.Capacity() {
-			cost = 0
-			if res, err = r.sharded.store.Take(ctx, r.sub(j, shard, 0, 0)); err != nil {
-				return err
-			}
+	for j := range results {
+		if err == nil && results[j].RetryAfter == Never && r.reqs[j].Cost <= r.reqs[j].Limit.Capacity() {
+			results[j], err = r.sharded.store.Take(ctx, r.sub(j, shard, 0, 0))
 		}
-		r.note(shard, j, cost, res)
 	}
-	return nil
+	return results, err
 }
 
 // settle gets from the other shards, or gives them, what the one that admitted could not. What they refuse with an error
@@ -118,12 +134,12 @@ func (r *round) settle(ctx context.Context, shard int) []Result {
 	for j := range r.reqs {
 		taken[j] = r.seen[shard][j].Taken
 	}
-	r.complete(ctx, taken)
+	r.goOn(ctx, taken)
 	return r.results(true, taken)
 }
 
-// complete asks the shards in turn for what is still missing of each request's Extra, or of what it gives back.
-func (r *round) complete(ctx context.Context, taken []int64) {
+// goOn asks the shards in turn for what is still missing of each request's Extra, or of what it gives back.
+func (r *round) goOn(ctx context.Context, taken []int64) {
 	for j, req := range r.reqs {
 		for k := 0; k < r.sharded.n && taken[j] != addCosts(req.Cost, req.Extra); k++ {
 			shard := r.shard(k)
@@ -186,7 +202,7 @@ func (r *round) gather(ctx context.Context) ([]Result, error) {
 			taken[j] += part
 		}
 	}
-	r.complete(ctx, taken)
+	r.goOn(ctx, taken)
 	return r.results(true, taken), nil
 }
 
@@ -262,4 +278,10 @@ func (r *round) roomAfter(j int, d time.Duration) (sum int64) {
 		sum += room
 	}
 	return sum
+}
+
+// extend makes the Result of a shard, which has part of limit, an estimate of what all shards would say.
+func (res *Result) extend(limit, part *Limit) {
+	res.Remaining, _ = mulDiv(res.Remaining, limit.Capacity(), part.Capacity())
+	res.Limit = limit.Capacity()
 }
