@@ -56,6 +56,9 @@ type Plan struct {
 // mostPlans bounds the memory of a service whose limits change all the time.
 const mostPlans = 4096
 
+// longest is the longest Period that the scripts' arithmetic holds for. A ratelimit.Share may be longer.
+const longest = 366 * 24 * time.Hour
+
 // Plan returns the plan of limit, or an error that is ErrInvalidLimit. It does not keep the pointer.
 func (c *Codec) Plan(limit *ratelimit.Limit) (*Plan, error) {
 	if p := c.last.Load(); p != nil && p.limit == *limit {
@@ -68,6 +71,9 @@ func (c *Codec) Plan(limit *ratelimit.Limit) (*Plan, error) {
 		m, err := ratelimit.NewMachine(*limit)
 		if err != nil {
 			return nil, err
+		}
+		if limit.Period > longest {
+			return nil, fmt.Errorf("%w: Period %v of a share is above 366 days, which Redis stores do not take", ratelimit.ErrInvalidLimit, limit.Period)
 		}
 		p = c.plan(m)
 		c.mu.Lock()

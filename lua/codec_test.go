@@ -81,6 +81,24 @@ func TestPlanComparesByValue(t *testing.T) {
 	}
 }
 
+// The arithmetic of the scripts ends where that of a share in memory does not.
+func TestPlanRefusesLongShares(t *testing.T) {
+	t.Parallel()
+	codec, err := lua.NewCodec("rl", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for days, want := range map[int64]error{366: nil, 367: ratelimit.ErrInvalidLimit} {
+		share, err := ratelimit.Share(ratelimit.PerDay(1), 1, days)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := codec.Plan(&share); !errors.Is(err, want) {
+			t.Errorf("a share of %v: %v, want %v", share.Period, err, want)
+		}
+	}
+}
+
 func TestTakeAllRefusesSeveralHashTags(t *testing.T) {
 	t.Parallel()
 	codec, _ := lua.NewCodec("", nil)
