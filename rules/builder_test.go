@@ -178,10 +178,15 @@ func TestPolicies(t *testing.T) {
 	t.Parallel()
 	l := ratelimit.PerSecond(10)
 	rules := []Rule{
-		{Limits: []ratelimit.Limit{l}}, {Shared: []ratelimit.Limit{l}}, {Limits: []ratelimit.Limit{l}, Cost: 2},
-		{Limits: []ratelimit.Limit{l}, Mode: Shadow}, {Limits: []ratelimit.Limit{l}, EnforcePercent: 5},
-		{Limits: []ratelimit.Limit{l.Named("1")}}, {Limits: []ratelimit.Limit{l, l.Named("b")}},
-		{Limits: []ratelimit.Limit{{Rate: 10, Period: l.Period, Burst: 1}}}, {Limits: []ratelimit.Limit{{Rate: 10, Period: l.Period + 1000}}},
+		{Limits: []ratelimit.Limit{l}},
+		{Shared: []ratelimit.Limit{l}},
+		{Limits: []ratelimit.Limit{l}, Cost: 2},
+		{Limits: []ratelimit.Limit{l}, Mode: Shadow},
+		{Limits: []ratelimit.Limit{l}, EnforcePercent: 5},
+		{Limits: []ratelimit.Limit{l.Named("1")}},
+		{Limits: []ratelimit.Limit{l, l.Named("b")}},
+		{Limits: []ratelimit.Limit{{Rate: 10, Period: l.Period, Burst: 1}}},
+		{Limits: []ratelimit.Limit{{Rate: 10, Period: l.Period + 1000}}},
 		{Limits: []ratelimit.Limit{{Rate: 10, Period: l.Period, Algorithm: ratelimit.SlidingLog}}},
 		{Limits: []ratelimit.Limit{{Rate: 10, Period: l.Period, OnFailure: ratelimit.FailOpen}}},
 	}

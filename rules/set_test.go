@@ -25,7 +25,8 @@ func TestPrecedence(t *testing.T) {
 		{ID: "6", Limits: perSecond(6)},
 	}
 	others := []Rule{
-		{ID: "x", Tenant: "other", Route: "order", Limits: perSecond(99)}, {ID: "y", Tier: "silver", Limits: perSecond(99)},
+		{ID: "x", Tenant: "other", Route: "order", Limits: perSecond(99)},
+		{ID: "y", Tier: "silver", Limits: perSecond(99)},
 		{ID: "z", Tenant: "shop", Route: "other", Limits: perSecond(99)},
 	}
 	src := &changing{tiers: map[string]string{"shop": "gold"}}

@@ -164,7 +164,16 @@ func (s *SQLSource) begin(ctx context.Context) (_ *load, err error) {
 
 func (l *load) close() { _ = l.conn.Close() }
 
+// columnsOf asks twice: a driver may have prepared the query before the table was altered, and learns of it by an error.
 func (l *load) columnsOf(ctx context.Context, table string) ([]string, error) {
+	names, err := l.columnsNow(ctx, table)
+	if err != nil && !noTable(err) {
+		names, err = l.columnsNow(ctx, table)
+	}
+	return names, err
+}
+
+func (l *load) columnsNow(ctx context.Context, table string) ([]string, error) {
 	rows, err := l.conn.QueryContext(ctx, "SELECT * FROM "+table+" WHERE 1 = 0")
 	if err != nil {
 		return nil, err
