@@ -84,7 +84,7 @@ func (s *SQLSource) feed(ctx context.Context, since any, b *builder) (any, error
 		fullEvery = defaultFullEvery
 	}
 	if overlap < 0 || fullEvery < 0 || fullEvery > maxFullEvery {
-		return nil, fmt.Errorf("Overlap %v is below 0, or FullEvery %v is outside 0 to %v", overlap, fullEvery, maxFullEvery)
+		return nil, fmt.Errorf("overlap %v is below 0, or FullEvery %v is outside 0 to %v", overlap, fullEvery, maxFullEvery)
 	}
 	l, err := s.begin(ctx)
 	if err != nil {
