@@ -82,6 +82,9 @@ func TestQuiet(t *testing.T) {
 	within(t, 10*time.Second, "many checks", func() bool { checks++; return checks > 60 })
 	b.exec(insert + "('a', 'r', 4, 1)")
 	within(t, time.Second, "insert", func() bool { return burst(set, "a", "r") == 4 })
+	if got := told.take(); got != "[]" {
+		t.Error(got)
+	}
 }
 
 // TestClose: a listener ends at once, connected or not.

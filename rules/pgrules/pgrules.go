@@ -35,7 +35,7 @@ type Refresher interface {
 type Options struct {
 	// Channel is what to listen to; "" means Channel.
 	Channel string
-	// Check is how often a quiet connection is asked whether it lives, and how long it may take to answer; 0 means 10 s.
+	// Check is how often a quiet connection is asked whether it lives; 0 means 10 s. It has 5 s to answer.
 	Check time.Duration
 	// MaxPause bounds the pause before the next attempt to connect, which begins at 100 ms and doubles; 0 means 5 s. After
 	// each attempt that fails the rules are refreshed all the same, by the set's own connection.
@@ -49,6 +49,7 @@ const (
 	defaultCheck    = 10 * time.Second
 	defaultMaxPause = 5 * time.Second
 	firstPause      = 100 * time.Millisecond
+	patience        = 5 * time.Second // with a server that was asked something
 )
 
 // A Listener listens until it is closed. Its two goroutines end with Close.
@@ -128,7 +129,7 @@ func (l *Listener) listen(ctx context.Context) {
 
 // connection makes one and listens until it fails. It tells whether it ever stood.
 func (l *Listener) connection(ctx context.Context) (stood bool, err error) {
-	conn, err := bounded(ctx, l.options.Check, func(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := bounded(ctx, patience, func(ctx context.Context) (*pgx.Conn, error) {
 		conn, err := pgx.ConnectConfig(ctx, l.config.Copy())
 		if err != nil {
 			return nil, err
@@ -153,7 +154,7 @@ func (l *Listener) connection(ctx context.Context) (stood bool, err error) {
 		case ctx.Err() != nil || conn.IsClosed():
 			return true, err
 		default: // it was quiet
-			_, err := bounded(ctx, l.options.Check, func(ctx context.Context) (struct{}, error) { return struct{}{}, conn.Ping(ctx) })
+			_, err := bounded(ctx, patience, func(ctx context.Context) (struct{}, error) { return struct{}{}, conn.Ping(ctx) })
 			if err != nil {
 				return true, err
 			}
