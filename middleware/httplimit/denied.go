@@ -14,6 +14,7 @@ const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exc
 
 // deny answers a request that was denied, its header fields set.
 func (g *Guard) deny(w http.ResponseWriter, r *http.Request, res ratelimit.Result) {
+	answerEarly(w, r)
 	if g.options.Denied != nil {
 		rec := &recorder{ResponseWriter: w}
 		if g.options.Denied(rec.writer(), r, res); rec.status != 0 {
@@ -64,6 +65,7 @@ func writeNoKey(w http.ResponseWriter, r *http.Request, err error) {
 // fields, none of which needs an escape in JSON.
 func writeProblem(w http.ResponseWriter, r *http.Request, status int, head, detail, tail string) {
 	body := fmt.Sprintf(`{%s,"status":%d,"detail":"%s"%s}`+"\n", head, status, detail, tail)
+	answerEarly(w, r)
 	h := w.Header()
 	h["Content-Type"] = []string{"application/problem+json"}
 	h["Cache-Control"] = []string{"no-store"}
@@ -71,5 +73,14 @@ func writeProblem(w http.ResponseWriter, r *http.Request, status int, head, deta
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write([]byte(body)) // the client has hung up, and nobody is left to tell
+	}
+}
+
+// answerEarly lets the response go before a request's body has come whose length is unknown: over HTTP/1 the server would
+// first read up to 256 KiB of it to keep the connection, for as long as the client cares to take. A longer one it does
+// not read, and a shorter one mostly is there already.
+func answerEarly(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.ContentLength < 0 {
+		w.Header()["Connection"] = []string{"close"}
 	}
 }
