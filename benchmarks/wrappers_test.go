@@ -2,8 +2,13 @@ package benchmarks
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluicego/ratelimit/store/goredisstore"
+	"github.com/sluicego/ratelimit/store/storetest/redisserver"
 
 	"github.com/sluicego/ratelimit"
 	"github.com/sluicego/ratelimit/store/memstore"
@@ -57,4 +62,54 @@ func BenchmarkDenyCacheHit(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkLease is a hot key on a real server with a Lease and without, by one caller and by 64 at a time. Calls of the
+// store are counted.
+func BenchmarkLease(b *testing.B) {
+	server := redisserver.Single(b)
+	for _, a := range []ratelimit.Algorithm{ratelimit.TokenBucket, ratelimit.SlidingCounter} {
+		for _, callers := range []int{1, 64} {
+			for _, lib := range []string{"goredisstore", "lease"} {
+				b.Run(fmt.Sprintf("row=%v/callers=%d/lib=%s", a, callers, lib), func(b *testing.B) {
+					redis, err := goredisstore.New(newGoredisClient(b, server.Addr), goredisstore.Options{Prefix: "lease"})
+					if err != nil {
+						b.Fatal(err)
+					}
+					calls := &counted{Store: redis}
+					var store ratelimit.Store = calls
+					if lib == "lease" {
+						l, err := ratelimit.NewLease(calls, ratelimit.LeaseOptions{})
+						if err != nil {
+							b.Fatal(err)
+						}
+						defer l.Close()
+						store = l
+					}
+					limiter, err := ratelimit.New(store, ratelimit.Limit{Algorithm: a, Rate: 1e9, Period: time.Second})
+					if err != nil {
+						b.Fatal(err)
+					}
+					before := serverTime(b, server)
+					ask(b, func(ctx context.Context, key string) (bool, error) {
+						res, err := limiter.Allow(ctx, key, 1)
+						return res.Allowed, err
+					}, []string{"hot"}, callers, 0)
+					b.ReportMetric(float64(b.N)/float64(calls.n.Load()), "ops/call")
+					b.ReportMetric((serverTime(b, server)-before)*1e9/float64(b.N), "server-ns/op")
+				})
+			}
+		}
+	}
+}
+
+// A counted Store counts its calls.
+type counted struct {
+	ratelimit.Store
+	n atomic.Int64
+}
+
+func (c *counted) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+	c.n.Add(1)
+	return c.Store.Take(ctx, req)
 }

@@ -1,0 +1,75 @@
+package ratelimit
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// A claim is what one request of a TakeAll spends of what is held.
+type claim struct {
+	holding *holding
+	units   int64
+	until   time.Duration
+}
+
+// TakeAll asks the store about reqs, less what is held of each.
+func (l *Lease) TakeAll(ctx context.Context, reqs []Request) ([]Result, error) {
+	if ctx.Err() != nil || l.closed.Load() {
+		return l.store.TakeAll(ctx, reqs)
+	}
+	batch, err := Merge(reqs)
+	if err != nil {
+		return nil, err
+	}
+	asked := slices.Clone(batch.Requests)
+	var claims [MaxTakeAll]claim
+	for i := range asked {
+		if asked[i].Cost > 0 && asked[i].Limit.Algorithm != SlidingLog && asked[i].Cost <= asked[i].Limit.Capacity() {
+			claims[i] = l.claim(ctx, &asked[i])
+		}
+	}
+	results, err := l.store.TakeAll(ctx, asked)
+	if err != nil {
+		results = make([]Result, len(asked))
+	}
+	for i := range asked {
+		l.settle(ctx, &batch.Requests[i], &claims[i], &results[i])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return batch.Results(results), nil
+}
+
+func (l *Lease) claim(ctx context.Context, req *Request) (c claim) {
+	id := idOf(req.Key, req.Limit)
+	s, h, _ := l.find(ctx, &id, req.Limit, false)
+	if h != nil {
+		c.holding = h
+		c.units, c.until = h.claim(min(req.Cost, h.units()))
+		req.Cost -= c.units
+	}
+	s.Unlock()
+	return c
+}
+
+// settle counts what was claimed as taken, or keeps it, and reports what is held.
+func (l *Lease) settle(ctx context.Context, req *Request, c *claim, res *Result) {
+	id := idOf(req.Key, req.Limit)
+	s := l.held.lock(&id)
+	var lost giveBack
+	if c.units > 0 {
+		c.holding.claimed -= c.units
+		if res.Allowed {
+			res.Taken += c.units
+		} else {
+			lost = l.keep(s, &id, c.holding, c.units, c.until)
+		}
+	}
+	if h := s.find(&id); h != nil && h.limit == *req.Limit && res.RetryAfter != Never {
+		res.Remaining = min(res.Limit, res.Remaining+h.units())
+	}
+	s.Unlock()
+	l.giveLater(ctx, lost)
+}
