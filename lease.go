@@ -217,7 +217,7 @@ func (l *Lease) ask(ctx context.Context, id *stateID, req Request, s *tableShard
 	}
 	s = l.held.lock(id)
 	h.claimed -= own
-	h.answer(&res, err, now)
+	h.answer(&res, err, now, l.clock.now())
 	lost := l.keep(s, id, h, rest, until)
 	if err == nil {
 		res.Remaining = min(res.Limit, res.Remaining+h.units())
@@ -241,9 +241,10 @@ func (l *Lease) keep(s *tableShard[holding], id *stateID, h *holding, units int6
 	return giveBack{}
 }
 
-// fetchAhead has the store asked for more if little is left of h, whose shard is locked.
+// fetchAhead has the store asked for more if little is left of h, whose shard is locked. Where that is spent before an
+// answer can come, the caller that finds nothing left had better ask itself: a goroutine takes time to start.
 func (l *Lease) fetchAhead(id *stateID, h *holding, now time.Duration) {
-	if h.flight != nil || h.units() > h.target()/8 {
+	if h.flight != nil || h.units() > h.target()/8 || !h.lasts(now) {
 		return
 	}
 	h.resize(now, l.most, l.maxAge)
@@ -261,7 +262,7 @@ func (l *Lease) fetch(ctx context.Context, id *stateID, h *holding, f *flight, l
 	defer l.land(id, h, f)
 	res, err := l.store.Take(ctx, Request{Key: id.key, Limit: limit, Extra: ahead})
 	s := l.held.lock(id)
-	h.answer(&res, err, now)
+	h.answer(&res, err, now, l.clock.now())
 	var lost giveBack
 	if err == nil && res.Source == SourceStore {
 		lost = l.keep(s, id, h, res.Taken, now+l.maxAge)

@@ -13,6 +13,7 @@ import (
 // A leaseFleet is instances with a Lease each over one store, and what they were admitted in each step of time.
 type leaseFleet struct {
 	limit    ratelimit.Limit
+	store    ratelimit.Store
 	leases   []*ratelimit.Lease
 	admitted []int64
 }
@@ -20,10 +21,9 @@ type leaseFleet struct {
 const leaseStep = 10 * time.Millisecond
 
 func newLeaseFleet(t *testing.T, limit ratelimit.Limit, n int, o ratelimit.LeaseOptions) *leaseFleet {
-	f := &leaseFleet{limit: limit}
-	store := memstore.New(memstore.Options{})
+	f := &leaseFleet{limit: limit, store: memstore.New(memstore.Options{})}
 	for range n {
-		f.leases = append(f.leases, newLease(t, store, o))
+		f.leases = append(f.leases, newLease(t, f.store, o))
 	}
 	return f
 }
@@ -135,4 +135,25 @@ func TestLeaseExcess(t *testing.T) {
 	if n := 200 + excess(counter, 10, time.Second, time.Second, greedy); n > 190 {
 		t.Errorf("%d in a second", n)
 	}
+}
+
+// What is held is short elsewhere: at most Size-1 an instance, for 5/4 of MaxAge.
+func TestLeaseUndershoot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newLeaseFleet(t, ratelimit.Limit{Rate: 1, Period: time.Hour, Burst: 100_000}, 10, ratelimit.LeaseOptions{})
+		f.run(t, 100, bursts(8))
+		left := f.limit.Capacity()
+		for _, a := range f.admitted {
+			left -= a
+		}
+		short := left - remaining(t, f.store, "k", f.limit)
+		if short < 1 || short > 10*49 {
+			t.Errorf("%d units are held, bound %d", short, 10*49)
+		}
+		time.Sleep(1250 * time.Millisecond)
+		if n := remaining(t, f.store, "k", f.limit); n != left {
+			t.Errorf("after 5/4 of MaxAge %d remain, want %d", n, left)
+		}
+	})
 }

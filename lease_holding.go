@@ -18,6 +18,7 @@ type holding struct {
 	remaining  int64 // in the store by its last answer; 0 also if there was none
 	resetAfter time.Duration
 	answered   time.Duration
+	took       time.Duration // that answer
 
 	flight *flight // the call that fetches more
 	reset  bool    // what comes in is to be dropped
@@ -62,13 +63,18 @@ func (h *holding) launch() *flight {
 	return h.flight
 }
 
+// lasts tells whether what is left outlasts half a call of the store at the pace of late.
+func (h *holding) lasts(now time.Duration) bool {
+	return float64(h.units())*float64(now-h.since) >= float64(h.asked)*float64(h.took)/2
+}
+
 // answer notes what the store said when it was asked at that time.
-func (h *holding) answer(res *Result, err error, sent time.Duration) {
+func (h *holding) answer(res *Result, err error, sent, now time.Duration) {
 	if err != nil || res.Source != SourceStore {
 		h.remaining = 0
 		return
 	}
-	h.remaining, h.resetAfter, h.answered = res.Remaining, res.ResetAfter, sent
+	h.remaining, h.resetAfter, h.answered, h.took = res.Remaining, res.ResetAfter, sent, now-sent
 }
 
 // put adds units that may be spent until then.
@@ -111,14 +117,17 @@ func (h *holding) takeAll() (n int64) {
 
 // takeDead takes what was held for maxAge, or is from the future: the clock was set back.
 func (h *holding) takeDead(now, maxAge time.Duration) (n int64) {
-	if now >= h.oldUntil || now < h.oldUntil-maxAge {
+	if dead(now, h.oldUntil, maxAge) {
 		n, h.old = h.old, 0
 	}
-	if now >= h.freshUntil || now < h.freshUntil-maxAge {
+	if dead(now, h.freshUntil, maxAge) {
 		n, h.fresh = n+h.fresh, 0
 	}
 	return n
 }
+
+// dead allows for a caller who read the clock long before the units came.
+func dead(now, until, maxAge time.Duration) bool { return now >= until || now < until-2*maxAge }
 
 // result is an admission of n units from memory.
 func (h *holding) result(now time.Duration, n int64) Result {

@@ -354,6 +354,31 @@ func TestLeaseCloseIsBounded(t *testing.T) {
 	})
 }
 
+// A clock that is a little behind is a caller who was; far behind it was set back, and ages start anew.
+func TestLeaseClockStepsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		var behind atomic.Int64
+		l := newLease(t, store, ratelimit.LeaseOptions{Clock: func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }})
+		limit := ratelimit.Limit{Rate: 1, Period: time.Hour, Burst: 10_000}
+		admit(t, l, "k", limit, 20)
+		for _, c := range []struct {
+			behind time.Duration
+			source ratelimit.Source
+		}{{time.Millisecond, ratelimit.SourceLease}, {time.Hour, ratelimit.SourceStore}} {
+			synctest.Wait()
+			behind.Store(int64(c.behind))
+			if res := admit(t, l, "k", limit, 1); res.Source != c.source {
+				t.Errorf("%v behind: %+v", c.behind, res)
+			}
+		}
+		if n := remaining(t, l, "k", limit); n != 9978 {
+			t.Errorf("%d remain", n)
+		}
+	})
+}
+
 // A reset while units are on their way drops them.
 func TestLeaseResetUnderWay(t *testing.T) {
 	t.Parallel()
@@ -524,6 +549,7 @@ func TestLeaseContract(t *testing.T) {
 					return sourceless{newLease(t, memstore.New(memstore.Options{Clock: clock}), ratelimit.LeaseOptions{Size: size, Clock: clock})}
 				},
 				Except: except,
+				Traces: 50,
 			})
 		})
 	}

@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicego/ratelimit/store/goredisstore"
-	"github.com/sluicego/ratelimit/store/storetest/redisserver"
-
 	"github.com/sluicego/ratelimit"
+	"github.com/sluicego/ratelimit/store/goredisstore"
 	"github.com/sluicego/ratelimit/store/memstore"
+	"github.com/sluicego/ratelimit/store/storetest/redisserver"
 )
 
 // BenchmarkDenyCacheHit is a call that is denied from memory, its key made by Key and its clock the real one, by one
@@ -70,7 +69,7 @@ func BenchmarkLease(b *testing.B) {
 	server := redisserver.Single(b)
 	for _, a := range []ratelimit.Algorithm{ratelimit.TokenBucket, ratelimit.SlidingCounter} {
 		for _, callers := range []int{1, 64} {
-			for _, lib := range []string{"goredisstore", "lease"} {
+			for _, lib := range []string{"goredisstore", "lease", "lease-1000"} {
 				b.Run(fmt.Sprintf("row=%v/callers=%d/lib=%s", a, callers, lib), func(b *testing.B) {
 					redis, err := goredisstore.New(newGoredisClient(b, server.Addr), goredisstore.Options{Prefix: "lease"})
 					if err != nil {
@@ -78,8 +77,12 @@ func BenchmarkLease(b *testing.B) {
 					}
 					calls := &counted{Store: redis}
 					var store ratelimit.Store = calls
-					if lib == "lease" {
-						l, err := ratelimit.NewLease(calls, ratelimit.LeaseOptions{})
+					if lib != "goredisstore" {
+						o := ratelimit.LeaseOptions{}
+						if lib == "lease-1000" {
+							o.Size = 1000
+						}
+						l, err := ratelimit.NewLease(calls, o)
 						if err != nil {
 							b.Fatal(err)
 						}
