@@ -150,11 +150,16 @@ func (l *Lease) pass(ctx context.Context, id *stateID, req Request) (Result, err
 		return res, err
 	}
 	s = l.held.lock(id)
-	if h := s.find(id); h != nil && h.limit == *req.Limit {
-		res.Remaining = min(res.Limit, res.Remaining+h.units())
-	}
+	addHeld(&res, s.find(id), req.Limit)
 	s.Unlock()
 	return res, nil
+}
+
+// addHeld reports what is held under limit, too.
+func addHeld(res *Result, h *holding, limit *Limit) {
+	if h != nil && h.limit == *limit && res.RetryAfter != Never {
+		res.Remaining = min(res.Limit, res.Remaining+h.units())
+	}
 }
 
 // find returns what is held of id under limit, its shard locked. What is held too long, or under another limit, goes back
@@ -219,9 +224,7 @@ func (l *Lease) ask(ctx context.Context, id *stateID, req Request, s *tableShard
 	h.claimed -= own
 	h.answer(&res, err, now, l.clock.now())
 	lost := l.keep(s, id, h, rest, until)
-	if err == nil {
-		res.Remaining = min(res.Limit, res.Remaining+h.units())
-	}
+	addHeld(&res, h, req.Limit)
 	s.Unlock()
 	l.giveLater(ctx, lost)
 	return res, err

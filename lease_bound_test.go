@@ -73,7 +73,7 @@ func bursts(pace int) func(step, instance int) int {
 	return func(step, _ int) int {
 		switch phase := step % 300; {
 		case phase < 200:
-			return random.IntN(2*pace + 1)
+			return random.IntN(pace + 1)
 		case phase < 250:
 			return 0
 		default:
@@ -96,11 +96,11 @@ func TestLeaseBound(t *testing.T) {
 		}{
 			{"greedy", ratelimit.PerSecond(100), 10, time.Second, greedy},
 			{"greedy, one unit", ratelimit.PerSecond(100), 1, time.Second, greedy},
-			{"bursts", ratelimit.PerSecond(10_000), 50, time.Second, bursts(8)},
-			{"bursts, short", ratelimit.PerSecond(10_000), 50, 100 * time.Millisecond, bursts(8)},
+			{"bursts", ratelimit.PerSecond(2000), 50, time.Second, bursts(3)},
+			{"bursts, short", ratelimit.PerSecond(2000), 50, 100 * time.Millisecond, bursts(3)},
 			{"bursts, slow", ratelimit.Limit{Rate: 5000, Period: 10 * time.Second}, 50, time.Second, bursts(1)},
-			{"bursts, longer than the window", ratelimit.Limit{Rate: 1000, Period: 200 * time.Millisecond}, 50, 5 * time.Second, bursts(4)},
-			{"bursts, one unit", ratelimit.PerSecond(10_000), 1, time.Second, bursts(8)},
+			{"bursts, longer than the window", ratelimit.Limit{Rate: 400, Period: 200 * time.Millisecond}, 50, 5 * time.Second, bursts(3)},
+			{"bursts, one unit", ratelimit.PerSecond(2000), 1, time.Second, bursts(3)},
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				f := newLeaseFleet(t, windowed(c.limit, a), instances, ratelimit.LeaseOptions{Size: c.size, MaxAge: c.maxAge})
@@ -126,8 +126,8 @@ func TestLeaseExcess(t *testing.T) {
 		})
 		return n
 	}
-	bucket := ratelimit.PerSecond(10_000)
-	long, short := excess(bucket, 50, time.Second, 0, bursts(8)), excess(bucket, 50, 100*time.Millisecond, 0, bursts(8))
+	bucket := ratelimit.PerSecond(2000)
+	long, short := excess(bucket, 50, time.Second, 0, bursts(3)), excess(bucket, 50, 100*time.Millisecond, 0, bursts(3))
 	if long < 100 || short > 0 {
 		t.Errorf("at once %d more than the capacity with a MaxAge of 1 s, %d with 100 ms", long, short)
 	}
@@ -142,7 +142,7 @@ func TestLeaseUndershoot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newLeaseFleet(t, ratelimit.Limit{Rate: 1, Period: time.Hour, Burst: 100_000}, 10, ratelimit.LeaseOptions{})
-		f.run(t, 100, bursts(8))
+		f.run(t, 100, bursts(3))
 		left := f.limit.Capacity()
 		for _, a := range f.admitted {
 			left -= a

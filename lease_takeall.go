@@ -67,9 +67,7 @@ func (l *Lease) settle(ctx context.Context, req *Request, c *claim, res *Result)
 			lost = l.keep(s, &id, c.holding, c.units, c.until)
 		}
 	}
-	if h := s.find(&id); h != nil && h.limit == *req.Limit && res.RetryAfter != Never {
-		res.Remaining = min(res.Limit, res.Remaining+h.units())
-	}
+	addHeld(res, s.find(&id), req.Limit)
 	s.Unlock()
 	l.giveLater(ctx, lost)
 }

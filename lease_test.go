@@ -462,6 +462,31 @@ func TestLeaseSpendsWhatItHoldsFirst(t *testing.T) {
 	})
 }
 
+// The two wrappers together admit what the limit does, and spare the store both ways.
+func TestDenyCacheOverLease(t *testing.T) {
+	t.Parallel()
+	for _, a := range leasedAlgorithms {
+		synctest.Test(t, func(t *testing.T) {
+			store := &counted{Store: memstore.New(memstore.Options{})}
+			c, err := ratelimit.NewDenyCache(newLease(t, store, ratelimit.LeaseOptions{}), ratelimit.DenyCacheOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			limit := windowed(ratelimit.PerHour(2000), a)
+			admit(t, c, "k", limit, 2000)
+			calls := store.calls.Load()
+			for range 1000 {
+				if res, err := c.Take(t.Context(), ratelimit.Request{Key: "k", Limit: &limit, Cost: 1}); err != nil || res.Allowed || res.RetryAfter == 0 {
+					t.Fatalf("%+v, %v", res, err)
+				}
+			}
+			if n := store.calls.Load() - calls; calls > 150 || n != 1 {
+				t.Errorf("%v: %d calls of the store to admit 2000, %d to deny 1000", a, calls, n)
+			}
+		})
+	}
+}
+
 // Many callers, keys and instances at once: what the store is short of is what was admitted.
 func TestLeaseConcurrently(t *testing.T) {
 	t.Parallel()
