@@ -187,7 +187,7 @@ func (l *Lease) find(ctx context.Context, id *stateID, limit *Limit, add bool) (
 			return s, h, now
 		}
 		s.Unlock()
-		_ = l.give(ctx, giveBack{id.key, *limit, rest}) // what fails here is lost
+		_ = l.give(ctx, unspent{id.key, *limit, rest}) // what fails here is lost
 	}
 }
 
@@ -232,16 +232,16 @@ func (l *Lease) ask(ctx context.Context, id *stateID, req Request, s *tableShard
 
 // keep holds units that came in for h, and returns those that have to go back because h is not there any more. s is
 // locked.
-func (l *Lease) keep(s *tableShard[holding], id *stateID, h *holding, units int64, until time.Duration) (lost giveBack) {
+func (l *Lease) keep(s *tableShard[holding], id *stateID, h *holding, units int64, until time.Duration) (lost unspent) {
 	switch {
 	case units == 0 || h.reset:
 	case s.find(id) == h && !l.closed.Load():
 		h.put(units, until)
 		l.background.arm(l.maxAge/4, l.sweep)
 	default:
-		return giveBack{id.key, h.limit, units}
+		return unspent{id.key, h.limit, units}
 	}
-	return giveBack{}
+	return unspent{}
 }
 
 // fetchAhead has the store asked for more if little is left of h, whose shard is locked. Where that is spent before an
@@ -266,7 +266,7 @@ func (l *Lease) fetch(ctx context.Context, id *stateID, h *holding, f *flight, l
 	res, err := l.store.Take(ctx, Request{Key: id.key, Limit: limit, Extra: ahead})
 	s := l.held.lock(id)
 	h.answer(&res, err, now, l.clock.now())
-	var lost giveBack
+	var lost unspent
 	if err == nil && res.Source == SourceStore {
 		lost = l.keep(s, id, h, res.Taken, now+l.maxAge)
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A giveBack is units that go back to the store.
-type giveBack struct {
+// An unspent is units that go back to the store.
+type unspent struct {
 	key   string
 	limit Limit
 	units int64
@@ -20,7 +20,7 @@ const (
 	leaseFlights   = 64              // calls in the background at a time
 )
 
-func (l *Lease) give(ctx context.Context, g giveBack) error {
+func (l *Lease) give(ctx context.Context, g unspent) error {
 	ctx, cancel := context.WithTimeout(ctx, leaseCallTime)
 	defer cancel()
 	_, err := l.store.Take(ctx, Request{Key: g.key, Limit: &g.limit, Cost: -g.units})
@@ -28,7 +28,7 @@ func (l *Lease) give(ctx context.Context, g giveBack) error {
 }
 
 // giveLater gives back in the background, or at once if that is busy or closed. What fails is lost.
-func (l *Lease) giveLater(ctx context.Context, g giveBack) {
+func (l *Lease) giveLater(ctx context.Context, g unspent) {
 	if g.units == 0 {
 		return
 	}
@@ -38,7 +38,7 @@ func (l *Lease) giveLater(ctx context.Context, g giveBack) {
 }
 
 // giveAll gives back, some at a time, until one fails: the others would, too, and are lost.
-func (l *Lease) giveAll(ctx context.Context, all []giveBack) error {
+func (l *Lease) giveAll(ctx context.Context, all []unspent) error {
 	var mu sync.Mutex
 	var failed error
 	next := 0
@@ -68,7 +68,7 @@ func (l *Lease) giveAll(ctx context.Context, all []giveBack) error {
 
 // evicted gives back what had to make room. The shard is locked, so if the background is busy it is lost.
 func (l *Lease) evicted(id stateID, h *holding) {
-	if g := (giveBack{id.key, h.limit, h.takeAll()}); g.units > 0 {
+	if g := (unspent{id.key, h.limit, h.takeAll()}); g.units > 0 {
 		l.background.start(func(ctx context.Context) { _ = l.give(ctx, g) })
 	}
 }
@@ -76,11 +76,11 @@ func (l *Lease) evicted(id stateID, h *holding) {
 // sweep gives back what was held too long.
 func (l *Lease) sweep(ctx context.Context) {
 	now := l.clock.now()
-	var dead []giveBack
+	var dead []unspent
 	more := false
 	l.held.each(func(id stateID, h *holding) bool {
 		if n := h.takeDead(now, l.maxAge); n > 0 {
-			dead = append(dead, giveBack{id.key, h.limit, n})
+			dead = append(dead, unspent{id.key, h.limit, n})
 		}
 		more = more || h.units() > 0
 		return true
@@ -98,10 +98,10 @@ func (l *Lease) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseCloseTime)
 	defer cancel()
 	l.background.close(ctx)
-	var all []giveBack
+	var all []unspent
 	l.held.each(func(id stateID, h *holding) bool {
 		if n := h.takeAll(); n > 0 {
-			all = append(all, giveBack{id.key, h.limit, n})
+			all = append(all, unspent{id.key, h.limit, n})
 		}
 		return false
 	})

@@ -58,7 +58,7 @@ func (l *Lease) claim(ctx context.Context, req *Request) (c claim) {
 func (l *Lease) settle(ctx context.Context, req *Request, c *claim, res *Result) {
 	id := idOf(req.Key, req.Limit)
 	s := l.held.lock(&id)
-	var lost giveBack
+	var lost unspent
 	if c.units > 0 {
 		c.holding.claimed -= c.units
 		if res.Allowed {
