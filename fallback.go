@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -106,10 +107,11 @@ func (o FallbackOptions) withDefaults() (FallbackOptions, error) {
 // are returned. All other errors are mistakes in the set-up: FallbackOptions.OnError is told, and the decision is that
 // of the local share whatever the mode, so that a rotated password opens no door.
 //
-// With N instances that all know N, a limit that admits L in a stretch of time of which each share admits L/N and a
-// unit: while all are without the primary they admit up to L + N together. A change-over adds what one instance cannot
-// know of the others; in any stretch, whatever fails and however often, no more than 2L + N is admitted, and L more
-// for each time the primary itself forgets. docs/fallback.md has the terms.
+// Let L be what a limit admits in some stretch of time, such as 200 in a second of 100 per second with a burst of 100. N
+// instances that all know N admit, while all are without the primary, up to L + N. A change-over adds what an instance
+// cannot know of the others. Whatever fails and however often, it is never more than 2L + N, here 405 for five, and a
+// capacity more for each time the primary itself forgot. docs/fallback.md has the terms. On the other side, a call that
+// was given up may have been carried out: its cost then counts on the primary, and on the secondary again.
 type Fallback struct {
 	primary, secondary Store
 
@@ -120,7 +122,9 @@ type Fallback struct {
 	started time.Time
 	spoke   atomic.Int64 // when a mistake was last logged, since started; 0: never
 	known   *table[known]
-	debts   debts
+	// renewing is held by who exchanges what a local window holds, and shared by who spends from any.
+	renewing sync.RWMutex
+	debts    debts
 }
 
 var _ Store = (*Fallback)(nil)

@@ -29,7 +29,7 @@ func (f *Fallback) takeAway(ctx context.Context, req Request, refused bool) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	res, err := f.secondary.Take(ctx, Request{Key: req.Key, Limit: share, Cost: req.Cost, Extra: req.Extra})
+	res, err := f.spend(ctx, Request{Key: req.Key, Limit: share, Cost: req.Cost, Extra: req.Extra})
 	if err != nil {
 		return Result{}, err
 	}
@@ -88,7 +88,7 @@ func (f *Fallback) takeAllLocal(ctx context.Context, reqs []Request) ([]Result, 
 		}
 		shared[i] = Request{Key: reqs[i].Key, Limit: share, Cost: reqs[i].Cost, Extra: reqs[i].Extra}
 	}
-	results, err := f.secondary.TakeAll(ctx, shared)
+	results, err := f.spendAll(ctx, shared)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +111,18 @@ func (f *Fallback) ofLimit(ctx context.Context, req *Request, share *Limit, res 
 	look, err := f.secondary.Take(ctx, Request{Key: req.Key, Limit: share})
 	res.Remaining, res.RetryAfter, res.ResetAfter = look.Remaining, f.untilProbe(), look.ResetAfter
 	return err
+}
+
+func (f *Fallback) spend(ctx context.Context, req Request) (Result, error) {
+	f.renewing.RLock()
+	defer f.renewing.RUnlock()
+	return f.secondary.Take(ctx, req)
+}
+
+func (f *Fallback) spendAll(ctx context.Context, reqs []Request) ([]Result, error) {
+	f.renewing.RLock()
+	defer f.renewing.RUnlock()
+	return f.secondary.TakeAll(ctx, reqs)
 }
 
 func failOpen(req *Request) Result {

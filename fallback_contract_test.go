@@ -13,6 +13,7 @@ import (
 func TestFallbackContract(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, storetest.Config{
+		Traces: 30,
 		New: func(t *testing.T, clock func() time.Time) ratelimit.Store {
 			o := memstore.Options{Clock: clock}
 			f, err := ratelimit.NewFallback(memstore.New(o), memstore.New(o), ratelimit.FallbackOptions{

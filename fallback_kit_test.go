@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -30,6 +31,17 @@ func (s *frail) fail(how func(context.Context) error) {
 		return
 	}
 	s.how.Store(&how)
+}
+
+// failAfter lets n calls through first.
+func (s *frail) failAfter(n int64, how func(context.Context) error) {
+	calls := s.calls.Load()
+	s.fail(func(ctx context.Context) error {
+		if s.calls.Load() <= calls+n {
+			return nil
+		}
+		return how(ctx)
+	})
 }
 
 var (
@@ -157,3 +169,5 @@ func (r *rig) take(t testing.TB, key string, l ratelimit.Limit, cost int64) rate
 }
 
 func contains(err error, text string) bool { return strings.Contains(err.Error(), text) }
+
+func isUnavailable(err error) bool { return errors.Is(err, ratelimit.ErrStoreUnavailable) }

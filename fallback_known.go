@@ -63,12 +63,40 @@ func (f *Fallback) seededShare(ctx context.Context, req *Request) (*Limit, error
 		return share, nil
 	}
 	most, _ := mulDiv(share.Capacity(), k.left(req.Limit, f.now()), req.Limit.Capacity())
-	look, err := f.secondary.Take(ctx, Request{Key: req.Key, Limit: share})
-	if err == nil && look.Remaining > most {
-		_, err = f.secondary.Take(ctx, Request{Key: req.Key, Limit: share, Extra: look.Remaining - most})
+	if share.Algorithm == TokenBucket {
+		err = f.lower(ctx, Request{Key: req.Key, Limit: share}, most)
+	} else {
+		err = f.renew(ctx, Request{Key: req.Key, Limit: share}, share.Capacity()-most)
 	}
 	k.seeded = err == nil
 	return share, err
+}
+
+// lower takes from a local bucket what is above most.
+func (f *Fallback) lower(ctx context.Context, req Request, most int64) error {
+	look, err := f.secondary.Take(ctx, req)
+	if req.Extra = look.Remaining - most; err != nil || req.Extra <= 0 {
+		return err
+	}
+	_, err = f.secondary.Take(ctx, req)
+	return err
+}
+
+// renew makes a local window hold so many units that were spent now: what is in it already stands for other units, and
+// leaves before those that the primary counts. The oldest make room.
+func (f *Fallback) renew(ctx context.Context, req Request, units int64) error {
+	if units == 0 {
+		return nil
+	}
+	f.renewing.Lock() // nobody spends in between
+	defer f.renewing.Unlock()
+	req.Cost = -units
+	if _, err := f.secondary.Take(ctx, req); err != nil {
+		return err
+	}
+	req.Cost, req.Extra = 0, units
+	_, err := f.secondary.Take(context.WithoutCancel(ctx), req)
+	return err
 }
 
 // forget forgets what the primary said of a state and what it is owed.
