@@ -30,11 +30,11 @@ type DenyCacheOptions struct {
 // units back: through this DenyCache, that forgets the denial at once; from elsewhere, it is seen after at most MaxAge.
 // A cost above the capacity is denied without asking anybody.
 //
-// A denial from memory has Source SourceDenyCache, and its numbers are worked out for the moment and the cost. They are the store's, to the
-// time between sending the call and the store's decision, with two exceptions. For the windows Remaining is that of the
-// store's answer, and RetryAfter of a cost larger than what the store denied is that of the smaller cost: there is not
-// less, and it takes no less. And where the parts of a token that come back each microsecond are more than one
-// (Machine.Parts), they may be a microsecond late for a larger cost.
+// A denial from memory has Source SourceDenyCache, and its numbers are worked out for the moment and the cost. They are
+// what the store would say, but for the time the call was on its way, and these: of a window, Remaining is that of the
+// store's answer, and RetryAfter of a larger cost is that of the smaller one that was denied. There is not less, and it
+// takes no less. Of a bucket of which more than one part of a token comes back each microsecond (Machine.Parts), the
+// numbers for a larger cost may be a microsecond late.
 //
 // A TakeAll is denied from memory if one of its requests is, and it is known of all others whether they had room. It
 // returns a new slice; a Take from memory does not allocate.

@@ -3,16 +3,15 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluicego/ratelimit"
 	"github.com/sluicego/ratelimit/store/memstore"
-	"github.com/sluicego/ratelimit/store/storetest"
 )
 
 // A counted Store counts the calls that reach it.
@@ -339,71 +338,6 @@ func TestDenyCacheOfSeveralLimits(t *testing.T) {
 	}
 }
 
-// The same trace with and without a DenyCache comes to the same decisions, and to the same numbers but for the two
-// exceptions of the doc comment.
-func TestDenyCacheChangesNoDecision(t *testing.T) {
-	t.Parallel()
-	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 97))
-	hits := 0
-	for trace := range 400 {
-		d := newDenying(t, ratelimit.DenyCacheOptions{MaxAge: time.Hour})
-		plain := memstore.New(memstore.Options{Clock: d.now})
-		limit := ratelimit.Limit{Algorithm: everyAlgorithm[trace%3], Rate: 1 + random.Int64N(20), Period: time.Duration(1+random.Int64N(3000)) * time.Millisecond}
-		for step := range 100 {
-			if random.IntN(2) == 0 {
-				d.pass(time.Duration(random.Int64N(limit.Period.Microseconds()/4+1)) * time.Microsecond)
-			}
-			req := ratelimit.Request{Key: fmt.Sprint(random.IntN(2)), Limit: &limit, Cost: random.Int64N(limit.Rate + 2)}
-			switch random.IntN(20) {
-			case 0:
-				req.Cost = -req.Cost
-			case 1:
-				req.Extra = 3
-			case 2:
-				d.Reset(t.Context(), req.Key, &limit)
-				plain.Reset(t.Context(), req.Key, &limit)
-			}
-			got, err := d.Take(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := plain.Take(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := ratelimit.NewMachine(*req.Limit)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, perMicrosecond := m.Parts()
-			if got.Source == ratelimit.SourceDenyCache {
-				hits++
-				want.Source = got.Source
-				switch {
-				case limit.Algorithm != ratelimit.TokenBucket:
-					if got.Remaining <= want.Remaining && 0 < got.RetryAfter && got.RetryAfter <= want.RetryAfter {
-						want.Remaining, want.RetryAfter = got.Remaining, got.RetryAfter
-					}
-				case perMicrosecond > 1:
-					if late := got.RetryAfter - want.RetryAfter; 0 <= late && late <= time.Microsecond {
-						want.RetryAfter = got.RetryAfter
-					}
-					if want.Remaining-got.Remaining == 1 { // for a microsecond
-						want.Remaining = got.Remaining
-					}
-				}
-			}
-			if got != want {
-				t.Fatalf("seed %d, trace %d, step %d, %v, %+v:\ngot  %+v\nwant %+v", seed, trace, step, *req.Limit, req, got, want)
-			}
-		}
-	}
-	if hits < 1000 {
-		t.Errorf("only %d denials came from memory", hits)
-	}
-}
-
 func TestDenyCacheHitDoesNotAllocate(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	for _, clock := range []func() time.Time{nil, time.Now} {
@@ -430,44 +364,53 @@ func TestDenyCacheHitDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A sourceless Store says of every decision that the store made it.
-type sourceless struct{ ratelimit.Store }
-
-func (s sourceless) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error) {
-	res, err := s.Store.Take(ctx, req)
-	res.Source = ratelimit.SourceStore
-	return res, err
-}
-
-func (s sourceless) TakeAll(ctx context.Context, reqs []ratelimit.Request) ([]ratelimit.Result, error) {
-	results, err := s.Store.TakeAll(ctx, reqs)
-	for i := range results {
-		results[i].Source = ratelimit.SourceStore
-	}
-	return results, err
-}
-
-func (s sourceless) Unwrap() ratelimit.Store { return s.Store }
-
-// Within one microsecond a DenyCache is a plain Store, but for the wait of larger costs in a window.
-func TestDenyCacheContract(t *testing.T) {
+// Many callers at once: a refund of one's own is never denied from memory.
+func TestDenyCacheConcurrently(t *testing.T) {
 	t.Parallel()
-	const larger = "RetryAfter of a larger cost in a window is that of the smaller one"
-	storetest.Run(t, storetest.Config{
-		New: func(t *testing.T, clock func() time.Time) ratelimit.Store {
-			c, err := ratelimit.NewDenyCache(memstore.New(memstore.Options{Clock: clock}), ratelimit.DenyCacheOptions{
-				MaxAge: time.Microsecond, Clock: clock,
-			})
-			if err != nil {
-				t.Fatal(err)
+	store := memstore.New(memstore.Options{})
+	c, err := ratelimit.NewDenyCache(store, ratelimit.DenyCacheOptions{MaxKeys: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := ratelimit.PerDay(8)
+	var wg sync.WaitGroup
+	var denied atomic.Int64
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 3000 {
+				req := ratelimit.Request{Key: strconv.Itoa(i % 4), Limit: &limit, Cost: int64(1 + g%2)}
+				results, err := c.TakeAll(t.Context(), []ratelimit.Request{req})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				res := results[0]
+				if i%2 == 0 {
+					res, err = c.Take(t.Context(), req)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !res.Allowed {
+					denied.Add(1)
+					c.Take(t.Context(), ratelimit.Request{Key: req.Key, Limit: &limit, Cost: -8})
+				}
 			}
-			return sourceless{c}
-		},
-		Except: map[string]string{
-			"R34 the oldest entry in the way decides":            larger,
-			"counter: RetryAfter in this window and in the next": larger,
-			"random traces are those of the exact model":         larger,
-			"R44 one clock per decision":                         "the DenyCache reads the clock, too",
-		},
-	})
+		})
+	}
+	wg.Wait()
+	for key := range 4 {
+		req := ratelimit.Request{Key: strconv.Itoa(key), Limit: &limit, Cost: -8}
+		if _, err := c.Take(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		req.Cost = 8
+		if res, err := c.Take(t.Context(), req); err != nil || !res.Allowed {
+			t.Errorf("key %d is full, and yet: %+v, %v", key, res, err)
+		}
+	}
+	if denied.Load() == 0 {
+		t.Error("nothing was denied")
+	}
 }

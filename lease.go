@@ -24,35 +24,32 @@ type LeaseOptions struct {
 }
 
 // A Lease is a Store that spends units of hot keys ahead of need: it has them debited in the store, with Request.Extra,
-// and then admits from memory as long as they last. A key that is asked for all the time costs the store one call per
-// 7/8 of Size units, 43 with a Size of 50.
+// and admits from memory as long as they last. With a Size of 50 such a key costs the store one call per 43 to 50 units.
 //
-// What is admitted was debited before, so the limit holds for the whole fleet, and only the moment differs: units may be
-// debited in one window and admitted in the next. In any time w, with n instances, at most
+// What is admitted was debited before, so the limit holds for the whole fleet; but units may be debited in one window and
+// admitted in the next. In any time w, with n instances, at most
 //
 //	Capacity + Rate × w/Period + n × (Size−1)
 //
 // units are admitted: with 1000 per second, 10 instances and Size 50, at most 2490 in any second, where the store alone
-// may admit 2000. The last term does not grow with w, so there is no excess in the long run. While other
-// instances hold units, a caller may be denied although up to (n−1) × (Size−1) units are unspent, for 5/4 of MaxAge at most
-// and as long as it takes to give them back.
+// may admit 2000. The last term does not grow with w, so there is no excess in the long run. In turn a caller may be
+// denied while other instances hold up to (n−1) × (Size−1) units, for 5/4 of MaxAge and the time of a call at most.
 //
-// The lease of a key follows its rate: less than 8 calls in MaxAge lease nothing, and are exact. More lease what
-// is spent in half of MaxAge, up to Size, and never more than an eighth of what the store last said remains, so that the last
-// units are decided in the store. More are fetched before the last is spent, by one call at a time; nobody waits for
-// the store while there are units left, and who finds none waits for the call that is under way.
+// The lease of a key follows its rate. Less than 8 calls in MaxAge lease nothing, and are exact. More lease what is spent
+// in half of MaxAge, at most Size, and at most an eighth of what the store last said remains, so that it decides the last
+// units itself. One call at a time fetches more, before the last is spent if what is left outlasts the call. Nobody waits
+// for the store while there are units left; who finds none waits for the call that is under way, or makes it.
 //
-// What was not spent MaxAge after its debit is not spent any more. It goes back to the store, by the next call for the
-// key or by a timer, whichever comes first, as it does on Close, when the limit of a call is another than that of the units, by value, and when the
-// table is full. Where that fails, and when the process dies, it is lost: units are never made. A full bucket takes
-// nothing back. A Reset drops what is held.
+// What was not spent MaxAge after its debit is not spent any more. It goes back to the store, with the next call for the
+// key or by a timer. It also goes back on Close, when a call comes with another limit, by value, and when the table is
+// full. Where that fails, when a call that fetches is given up, and when the process dies, it is lost: units are never
+// made. A Reset drops what is held. While the store is away what is held is spent, until MaxAge; then calls return the
+// store's errors.
 //
-// While the store is away what is held is spent, until MaxAge; then calls return the store's errors.
-//
-// An admission from memory has Source SourceLease, and Remaining and ResetAfter are as of the store's last answer,
-// Remaining with what is held here. A call that asks the store spends what is held first, and so does a TakeAll, which
-// leases nothing itself. Cost 0 looks in the store and adds what is held. A sliding log is not leased, and a negative Cost goes
-// to the store.
+// An admission from memory has Source SourceLease. Its ResetAfter is as of the store's last answer, and so is its
+// Remaining, with what is held here. A call that asks the store spends what is held first, and so does a TakeAll, which
+// leases nothing itself. Cost 0 looks in the store and adds what is held; a negative cost and a sliding log go to the
+// store.
 //
 // A Lease is safe for concurrent use. Its errors are those of Request.Validate, of the store, and ctx's.
 type Lease struct {

@@ -116,3 +116,73 @@ func (c *counted) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Re
 	c.n.Add(1)
 	return c.Store.Take(ctx, req)
 }
+
+// Instances with both wrappers over a real server admit what the limit does, and what they hold goes back. R94, R95, R97.
+func TestWrappersOnRedis(t *testing.T) {
+	server := redisserver.Single(t)
+	for _, a := range []ratelimit.Algorithm{ratelimit.TokenBucket, ratelimit.SlidingCounter} {
+		const capacity = 5000
+		limit := ratelimit.Limit{Algorithm: a, Rate: capacity, Period: 366 * 24 * time.Hour} // less than a unit comes back in an hour
+		key := ratelimit.Key("hot", a.String())
+		bare, err := goredisstore.New(newGoredisClient(t, server.Addr), goredisstore.Options{Prefix: "wrappers"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var leases []*ratelimit.Lease
+		var caches []*ratelimit.DenyCache
+		calls := &counted{Store: bare}
+		for range 3 {
+			l, err := ratelimit.NewLease(calls, ratelimit.LeaseOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := ratelimit.NewDenyCache(l, ratelimit.DenyCacheOptions{MaxAge: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases, caches = append(leases, l), append(caches, c)
+		}
+		var admitted atomic.Int64
+		take := func(i int) {
+			res, err := caches[i%3].Take(t.Context(), ratelimit.Request{Key: key, Limit: &limit, Cost: 1})
+			if err != nil {
+				t.Error(err)
+			}
+			admitted.Add(res.Taken)
+		}
+		left := func() int64 {
+			res, err := bare.Take(t.Context(), ratelimit.Request{Key: key, Limit: &limit})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.Remaining
+		}
+		share(30, 4000, take)
+		if n := calls.n.Load(); n > 1000 {
+			t.Errorf("%v: %d calls of the server for 4000 decisions", a, n)
+		}
+		for _, l := range leases[:2] {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		share(30, 20_000, take)
+		if err := leases[2].Close(); err != nil {
+			t.Error(err)
+		}
+		if n := admitted.Load(); n+left() != capacity || left() > 49 {
+			t.Errorf("%v: %d were admitted, %d are left", a, n, left())
+		}
+		before := calls.n.Load()
+		share(30, 1000, take)
+		if n := calls.n.Load() - before; n > 100 {
+			t.Errorf("%v: %d calls of the server for 1000 denials", a, n)
+		}
+		if err := caches[0].Reset(t.Context(), key, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := caches[0].Take(t.Context(), ratelimit.Request{Key: key, Limit: &limit, Cost: 1}); err != nil || !res.Allowed {
+			t.Errorf("%v: after a reset: %+v, %v", a, res, err)
+		}
+	}
+}
