@@ -13,22 +13,22 @@ type Check struct {
 	Cost    int64
 }
 
-// All decides several limiters, keys and costs together: a user's limit, an address's and one for everybody. All of them
-// are spent or none. Unlike several limits of one StoreLimiter they may live on different stores, and on any slots of a
-// Cluster.
+// All decides several limiters, keys and costs together: a user's limit, an address's and one for everybody. All of
+// them are spent or none. Unlike several limits of one StoreLimiter they may live on different stores, and on any slots
+// of a Cluster.
 //
-// The checks are asked in order. If one denies or fails, those after it are not asked, and what those before it spent is
-// given back in reverse. So put first what denies most often, or costs least. The Result is that of the check that denied;
-// if all admit it is that of the least Remaining, of equals the first.
+// The checks are asked in order. If one denies or fails, those after it are not asked, and what those before it spent
+// is given back in reverse. So put first what denies most often, or costs least. The Result is that of the check that
+// denied; if all admit it is that of the least Remaining, of equals the first.
 //
 // Every limiter but the last that spends has to be a Refunder. One that is not is an error before anything is asked, as
 // are no checks at all and a nil Limiter; so are a cost below 0, ErrInvalidCost, and an empty key, ErrInvalidKey.
 //
 // It is no transaction. Never is too much admitted, but while a call is under way that will be denied, others may be
 // denied what it holds: at any moment at most the sum of the costs of such calls. With 20 of cost 1 in flight against a
-// limit of 100, at least 80 are admitted. Giving back does not end with ctx; it takes up to 100 ms beyond it, and what a
-// store cannot take back by then stays spent. A SlidingLog gives back its oldest units, so denied calls prolong what is
-// in it: let it come last.
+// limit of 100, at least 80 are admitted. Giving back does not end with ctx; it takes up to 100 ms beyond it, and what
+// a store cannot take back by then stays spent. A SlidingLog gives back its oldest units, so denied calls prolong what
+// is in it: let it come last.
 func All(ctx context.Context, checks ...Check) (Result, error) {
 	if err := validChecks(checks); err != nil {
 		return Result{}, err

@@ -126,8 +126,8 @@ func TestAllRefuses(t *testing.T) {
 	}
 }
 
-// The bound: callers are never admitted beyond any limit, and fall short of one by no more than what calls hold that are
-// being denied: here 4 callers of cost 2 that another limiter always denies, so 8 of 100.
+// The bound: callers are never admitted beyond any limit, and fall short of one by no more than what calls hold that
+// are being denied: here 4 callers of cost 2 that another limiter always denies, so 8 of 100.
 func TestAllBound(t *testing.T) {
 	t.Parallel()
 	const limit, callers, cost = 100, 4, 2
@@ -181,5 +181,18 @@ func TestAllOfMany(t *testing.T) {
 	}
 	if res, err := ratelimit.All(t.Context(), checks...); err != nil || res.Allowed {
 		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// Deciding together allocates nothing of its own.
+func TestAllAllocations(t *testing.T) {
+	store := memstore.New(memstore.Options{})
+	l := ratelimit.NewLayers(must(t, store, ratelimit.PerSecond(1_000_000)), must(t, store, ratelimit.PerDay(1_000_000).Named("day")))
+	if allocs := testing.AllocsPerRun(1000, func() {
+		if res, err := l.Allow(context.Background(), "k", 1); err != nil || !res.Allowed {
+			t.Fatal(res, err)
+		}
+	}); allocs != 0 {
+		t.Errorf("%v allocations", allocs)
 	}
 }

@@ -20,20 +20,20 @@ type FleetOptions struct {
 	OnError func(error)
 }
 
-// A Fleet counts the live instances of a service through the store they share, for FallbackOptions.Instances. It is safe
-// for concurrent use and owns a goroutine until Close.
+// A Fleet counts the live instances of a service through the store they share, for FallbackOptions.Instances. It is
+// safe for concurrent use and owns a goroutine until Close.
 //
 // Every instance spends one unit an Interval from a sliding log of ten Intervals, which so holds ten units for each; an
-// instance that is new, or could not be heard for a while, spends at once what it owes, at most ten. Instances is a tenth
-// of what is in the log, and the most that it was in the last twelve Intervals.
+// instance that is new, or could not be heard for a while, spends at once what it owes, at most ten. Instances is a
+// tenth of what is in the log, and the most that it was in the last twelve Intervals.
 //
 // So the count does not fall short of the instances that the store hears. What it exceeds them by passes: an instance
-// that leaves or crashes counts for up to 22 Intervals more, and one that joins counts up to twice for as long. A rolling replacement of 10
-// instances by 10 others is at most 30, and 10 again 22 s after the last: the shares of an outage just then are too
-// small, never too large.
+// that leaves or crashes counts for up to 22 Intervals more, and one that joins counts up to twice for as long. A
+// rolling replacement of 10 instances by 10 others is at most 30, and 10 again 22 s after the last: the shares of an
+// outage just then are too small, never too large.
 //
-// While the store does not answer the last count stands, also through its return with an empty memory: the instances have
-// paid in again before it is forgotten. Up to 10,000 instances are counted.
+// While the store does not answer the last count stands, also through its return with an empty memory: the instances
+// have paid in again before it is forgotten. Up to 10,000 instances are counted.
 //
 // The store's clock decides, so the clocks of the instances do not matter. Give it the store itself and no wrapper: an
 // answer that is not the store's own is an error here.
@@ -56,11 +56,12 @@ type Fleet struct {
 // beats is how many units an instance keeps in the log: a beat more or less, early or late, is no instance.
 const beats = 10
 
-// memory is for how many Intervals a count is remembered: for as long as it takes all others to fill a log that has lost
-// its memory, and a beat of one's own to see it.
+// memory is for how many Intervals a count is remembered: for as long as it takes all others to fill a log that has
+// lost its memory, and a beat of one's own to see it.
 const memory = beats + 2
 
-// NewFleet starts to be counted and to count in the store. It does not wait for the store, and Instances is 1 until it has answered.
+// NewFleet starts to be counted and to count in the store. It does not wait for the store, and Instances is 1 until it
+// has answered.
 func NewFleet(store Store, o FleetOptions) (*Fleet, error) {
 	if store == nil {
 		return nil, errors.New("ratelimit: store is nil")
@@ -92,7 +93,8 @@ func NewFleet(store Store, o FleetOptions) (*Fleet, error) {
 // Instances returns how many instances there are, at least 1. It does not wait for anything.
 func (f *Fleet) Instances() int { return int(f.count.Load()) }
 
-// Close stops counting, and being counted, and waits for the goroutine. The error is always nil. Closing again does nothing.
+// Close stops counting, and being counted, and waits for the goroutine. The error is always nil. Closing again does
+// nothing.
 func (f *Fleet) Close() error {
 	f.cancel()
 	<-f.done

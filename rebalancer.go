@@ -15,9 +15,11 @@ const ShareParts = 10_000
 // A Region is one of those a Rebalancer divides limits among. Shares are in parts of ShareParts.
 type Region struct {
 	Name string
-	// Share is what it begins with. If it is 0 for all regions, they begin alike.
+	// Share is what it begins with: what was published last, if another Rebalancer moved the shares before. If it is 0
+	// for all regions, they begin alike.
 	Share int64
-	// Least and Most bound its share. 0 means 500, that is 5 %, or an even share if that is less, and ShareParts.
+	// Least and Most bound its share. 0 means 500, that is 5 %, or Share or an even share if that is less; and
+	// ShareParts.
 	Least, Most int64
 }
 
@@ -28,8 +30,8 @@ type RebalancerOptions struct {
 	// missing nothing is moved: no news is not no demand.
 	Demand func(ctx context.Context) (map[string]int64, error)
 	// Publish, if not nil, carries the shares to those who decide by them in other processes. It is called with shares
-	// that sum to at most ShareParts, first with those that shrink and after Settle with those that grow. The map is its to
-	// keep. After an error nothing grows.
+	// that sum to at most ShareParts, first with those that shrink and after Settle with those that grow. The map is
+	// its to keep. After an error nothing grows.
 	Publish func(ctx context.Context, shares map[string]int64) error
 	// Every is how often shares are moved; 0 means 5 minutes.
 	Every time.Duration
@@ -46,25 +48,27 @@ type RebalancerOptions struct {
 // Run; the shares are read by the functions that Share returns, for NewRegional, and go to other processes by Publish.
 // It is safe for concurrent use and owns no goroutine.
 //
-// Shares are whole parts and sum to ShareParts. A move has two phases: first the regions that lose shrink, and only after Settle
-// do the others grow, so at no time do the shares in use sum to more than ShareParts, if all learn within Settle.
+// Shares are whole parts and sum to ShareParts. A move has two phases: first the regions that lose shrink, and only
+// after Settle do the others grow, so at no time do the shares in use sum to more than ShareParts, if all learn within
+// Settle.
 //
 // What is admitted while shares move exceeds the limit by at most
 //
 //	moved/ShareParts * capacity * max(0, 1 - (Settle-lag)/full)
 //
 // in any window, beyond the one unit a region of Share's rounding: lag is how late shares are learned, and full is how
-// long a bucket takes to refill from empty; for a sliding window it is all of moved/ShareParts * capacity until Settle-lag
-// reaches the Period, of a counter two, and then nothing. The reason is that a region may have spent its larger share just before it
-// shrinks, and another, idle, is credited its larger one. Moving 70/30 to 30/70 at once, under a bucket of 100 a minute
-// with a Settle of 30 s that is learned at once, is 4000/10000 * 100 * (1 - 30/60) = 20 units; with the default Settle,
-// Step and 100 a second it is none.
+// long a bucket takes to refill from empty; for a sliding window it is all of moved/ShareParts * capacity until
+// Settle-lag reaches the Period, of a counter two, and then nothing. The reason is that a region may have spent its
+// larger share just before it shrinks, and another, idle, is credited its larger one. Moving 70/30 to 30/70 at once,
+// under a bucket of 100 a minute with a Settle of 30 s that is learned at once, is 4000/10000 * 100 * (1 - 30/60) = 20
+// units; with the default Settle, Step and 100 a second it is none.
 type Rebalancer struct {
 	o      RebalancerOptions
 	shares atomic.Pointer[[]int64] // in use, in the order of Regions; never changed in place
 }
 
-// NewRebalancer returns a Rebalancer whose regions have the shares they begin with. Errors name the field and its bound.
+// NewRebalancer returns a Rebalancer whose regions have the shares they begin with. Errors name the field and its
+// bound.
 func NewRebalancer(o RebalancerOptions) (*Rebalancer, error) {
 	if len(o.Regions) < 1 || len(o.Regions) > ShareParts {
 		return nil, fmt.Errorf("ratelimit: %d RebalancerOptions.Regions are outside 1 to %d", len(o.Regions), ShareParts)
@@ -107,7 +111,7 @@ func validRegions(regions []Region) ([]Region, error) {
 	regions = slices.Clone(regions)
 	n := int64(len(regions))
 	alike := !slices.ContainsFunc(regions, func(r Region) bool { return r.Share != 0 })
-	var least, most, sum int64
+	var most, sum int64
 	for i := range regions {
 		r := &regions[i]
 		if slices.ContainsFunc(regions[:i], func(other Region) bool { return other.Name == r.Name }) {
@@ -118,6 +122,9 @@ func validRegions(regions []Region) ([]Region, error) {
 		}
 		if r.Least == 0 {
 			r.Least = min(ShareParts/20, ShareParts/n, r.Most)
+			if !alike {
+				r.Least = max(1, min(r.Least, r.Share))
+			}
 		}
 		if alike {
 			r.Share = ShareParts / n
@@ -131,7 +138,7 @@ func validRegions(regions []Region) ([]Region, error) {
 		case r.Share < r.Least || r.Share > r.Most:
 			return nil, fmt.Errorf("ratelimit: Region %q: Share %d is outside Least %d to Most %d", r.Name, r.Share, r.Least, r.Most)
 		}
-		least, most, sum = least+r.Least, most+r.Most, sum+r.Share
+		most, sum = most+r.Most, sum+r.Share
 	}
 	if sum > ShareParts || most < ShareParts {
 		return nil, fmt.Errorf("ratelimit: Regions: Share sums to %d, above %d, or Most to %d, below it", sum, ShareParts, most)
@@ -188,11 +195,12 @@ func (r *Rebalancer) move(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ratelimit: demand of regions: %w", err)
 	}
-	target, err := r.target(demand)
+	now := *r.shares.Load()
+	target, err := apportion(r.o.Regions, now, r.o.Step, demand)
 	if err != nil {
 		return err
 	}
-	shrunk := slices.Clone(*r.shares.Load())
+	shrunk := slices.Clone(now)
 	for i := range shrunk {
 		shrunk[i] = min(shrunk[i], target[i])
 	}
@@ -214,41 +222,4 @@ func (r *Rebalancer) use(ctx context.Context, shares []int64) error {
 		return fmt.Errorf("ratelimit: publishing shares: %w", err)
 	}
 	return nil
-}
-
-// target divides ShareParts by demand as D'Hondt divides seats, each part to whom it serves best, within the bounds of each
-// region and a Step of what it has now. Without any demand all stay as they are.
-func (r *Rebalancer) target(demand map[string]int64) ([]int64, error) {
-	now := *r.shares.Load()
-	target := make([]int64, len(now))
-	most := make([]int64, len(now))
-	asked := make([]float64, len(now))
-	left, idle := int64(ShareParts), true
-	for i, reg := range r.o.Regions {
-		d, ok := demand[reg.Name]
-		if !ok || d < 0 {
-			return nil, fmt.Errorf("ratelimit: the demand of region %q is missing or below 0", reg.Name)
-		}
-		asked[i] = float64(d)
-		idle = idle && d == 0
-		target[i] = max(reg.Least, now[i]-r.o.Step)
-		most[i] = min(reg.Most, now[i]+r.o.Step)
-		left -= target[i]
-	}
-	if idle {
-		return now, nil
-	}
-	for ; left > 0; left-- {
-		best := -1
-		for i := range target {
-			if target[i] < most[i] && (best < 0 || asked[i]/float64(target[i]+1) > asked[best]/float64(target[best]+1)) {
-				best = i
-			}
-		}
-		if best < 0 {
-			break // all are as far up as one Step goes
-		}
-		target[best]++
-	}
-	return target, nil
 }

@@ -248,7 +248,8 @@ type grant struct {
 }
 
 // moves lets two regions admit what they can under limit while their shares move from 70/30 to 30/70 at 5 minutes and,
-// the gains, settle later; the first learns of it lag late. When each asks is drive's to say: before and after those two moments.
+// the gains, settle later; the first learns of it lag late. When each asks is drive's to say: before and after those
+// two moments.
 func moves(t *testing.T, limit ratelimit.Limit, settle, lag time.Duration, drive func(region int, at time.Duration) bool) (grants []grant) {
 	t.Helper()
 	begun := time.Now()
@@ -305,8 +306,8 @@ func excess(limit ratelimit.Limit, grants []grant) (most int64) {
 	return most
 }
 
-// Moving 70/30 to 30/70 under load exceeds the limit by no more than the bound that Rebalancer's comment states, however
-// the regions are asked; with a Settle as long as the refill, or the Period, not at all.
+// Moving 70/30 to 30/70 under load exceeds the limit by no more than the bound that Rebalancer's comment states,
+// however the regions are asked; with a Settle as long as the refill, or the Period, not at all.
 func TestRebalancerBound(t *testing.T) {
 	t.Parallel()
 	const moved, shrink = 4000, 5 * time.Minute

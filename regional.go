@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// Regional gives one region its part of every limit, for regions that have a store each: with 7 of 10 in one and 3 of 10
-// in the other they admit together what the limit says. It is a Store, safe for concurrent use, and has nothing to close.
+// Regional gives one region its part of every limit, for regions that have a store each: with 7 of 10 in one and 3 of
+// 10 in the other they admit together what the limit says. It is a Store, safe for concurrent use, and has nothing to
+// close.
 //
 // A limit is replaced by its Share. Result.Limit stays the limit's own, which is what clients were promised; Remaining
 // and RetryAfter are those of the region's part, and a cost above what that part can hold is denied with Never. A part

@@ -12,16 +12,16 @@ import (
 // Sharded splits the limit of each key over several sub-keys, so that the nodes of a Redis Cluster carry one hot key
 // together. It is a Store, safe for concurrent use, and has nothing to close.
 //
-// Every shard has a part of the limit, and the parts sum to the whole exactly, capacity and rate both, so nothing is ever
-// admitted that one key would not admit. A shard is chosen at random; if it has not the room the others are asked, one
-// after the other, before the call is denied, and a cost that no shard has room for alone is put together from several.
-// So an admission is one call of the store as a rule, and a denial is as many as there are shards: a DenyCache around a
-// Sharded pays.
+// Every shard has a part of the limit, and the parts sum to the whole exactly, capacity and rate both, so nothing is
+// ever admitted that one key would not admit. A shard is chosen at random; if it has not the room the others are asked,
+// one after the other, before the call is denied, and a cost that no shard has room for alone is put together from
+// several. So an admission is one call of the store as a rule, and a denial is as many as there are shards: a DenyCache
+// around a Sharded pays.
 //
 // What an admission says is Remaining is an estimate: what the shards that were asked have left, extended to those that
-// were not. Cost 0 and a denial ask all of them, and their Remaining is the sum. RetryAfter is the wait until the shards
-// have the room together, and for a cost of 1 the shortest of the shards' own; for a cost above 1 of a sliding window it
-// may be longer than need be. ResetAfter is the longest of the shards that were asked.
+// were not. Cost 0 and a denial ask all of them, and their Remaining is the sum. RetryAfter is the wait until the
+// shards have the room together, and for a cost of 1 the shortest of the shards' own; for a cost above 1 of a sliding
+// window it may be longer than need be. ResetAfter is the longest of the shards that were asked.
 //
 // The fractions and roundings of one key are those of n: a sliding counter may admit up to n-1 units less than its
 // rate, as each shard rounds up what it has spent.
@@ -29,9 +29,9 @@ import (
 // Decisions that need several shards are no transaction: while units are put together, or given back because somebody
 // else was quicker, other callers may be denied up to that cost. They are never admitted too much.
 //
-// Another number of shards is another division. Shards that are new start unused, so a change from n to m > n admits once
-// up to (m-n)/m of the limit beyond it: from 4 shards to 8, half. While both are in use at once it is up to the limit
-// once more.
+// Another number of shards is another division. Shards that are new start unused, so a change from n to m > n admits
+// once up to (m-n)/m of the limit beyond it: from 4 shards to 8, half. While both are in use at once it is up to the
+// limit once more.
 type Sharded struct {
 	store  Store
 	n      int
@@ -49,8 +49,8 @@ const maxShards = 256
 // about evenly takes two to three times as many. A limit whose capacity is below n cannot be split and is
 // ErrInvalidLimit when it is used.
 //
-// The sub-keys of Key("user-1", "search") are Key("user-1#a0", "search"), Key("user-1#b0", "search") and so on; do not use
-// keys of that form on the same store for anything else.
+// The sub-keys of Key("user-1", "search") are Key("user-1#a0", "search"), Key("user-1#b0", "search") and so on; do not
+// use keys of that form on the same store for anything else.
 func NewSharded(store Store, n int) (*Sharded, error) {
 	if store == nil {
 		return nil, errors.New("ratelimit: store is nil")

@@ -217,8 +217,8 @@ func TestR98AnotherNumberOfShards(t *testing.T) {
 	}
 }
 
-// Callers at once, with costs of all sizes, give-backs and several limits, never get more than there is; and all that is
-// left can be had.
+// Callers at once, with costs of all sizes, give-backs and several limits, never get more than there is; and all that
+// is left can be had.
 func TestShardedConcurrently(t *testing.T) {
 	t.Parallel()
 	for _, algorithm := range threeAlgorithms {

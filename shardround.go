@@ -127,8 +127,8 @@ func (r *round) ask(ctx context.Context, shard int) ([]Result, error) {
 	return results, err
 }
 
-// settle gets from the other shards, or gives them, what the one that admitted could not. What they refuse with an error
-// is left at that: the decision has been made.
+// settle gets from the other shards, or gives them, what the one that admitted could not. What they refuse with an
+// error is left at that: the decision has been made.
 func (r *round) settle(ctx context.Context, shard int) []Result {
 	taken := make([]int64, len(r.reqs))
 	for j := range r.reqs {

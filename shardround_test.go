@@ -45,8 +45,8 @@ func TestShardedTakeAll(t *testing.T) {
 	}
 }
 
-// What was taken from one shard for a cost that needs several goes back if another has been emptied meanwhile, or fails, also
-// if the caller has gone by then.
+// What was taken from one shard for a cost that needs several goes back if another has been emptied meanwhile, or
+// fails, also if the caller has gone by then.
 func TestShardedGivesBack(t *testing.T) {
 	t.Parallel()
 	limit := ratelimit.PerHour(4)
