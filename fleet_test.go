@@ -159,6 +159,29 @@ func TestFleetStoreAway(t *testing.T) {
 	}
 }
 
+// An instance that alone could not reach the store for a while is forgotten, and counted again within two seconds.
+func TestFleetOneCutOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newShaky()
+		fleet := join(t, store, 4)
+		cut := &shaky{}
+		cut.store.Store(store.store.Load())
+		one := join(t, cut, 1)
+		time.Sleep(time.Minute)
+		watch(t, "all", append(one, fleet...), 1, 5, 5)
+		cut.away.Store(true)
+		time.Sleep(23 * time.Second)
+		watch(t, "cut off", fleet, 60, 4, 4)
+		watch(t, "itself", one, 1, 5, 5)
+		cut.away.Store(false)
+		time.Sleep(2 * time.Second)
+		watch(t, "back", append(one, fleet...), 22, 5, 6)
+		watch(t, "steady", append(one, fleet...), 10, 5, 5)
+		leave(append(one, fleet...))
+	})
+}
+
 // A store that hangs costs an instance one call at a time, and errors are told; Close does not wait for the store.
 func TestFleetErrors(t *testing.T) {
 	t.Parallel()

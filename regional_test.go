@@ -69,12 +69,24 @@ func TestRegionalChanges(t *testing.T) {
 	}
 	l := must(t, r, ratelimit.PerMinute(100))
 	spend(t, l, "k", 20)
-	for i, c := range []struct{ num, den, left int64 }{
-		{7, 10, 50}, {3, 10, 30}, {0, 0, 30}, {-1, 10, 30}, {11, 10, 30}, {1, 0, 30}, {7, 10, 30}, {0, 10, 30}, {1, 1, 30}, {1, 1000, 1},
+	for i, c := range []struct{ num, den, fresh, left int64 }{
+		{7, 10, 70, 50},
+		{3, 10, 30, 30},
+		{0, 0, 30, 30},
+		{-1, 10, 30, 30},
+		{11, 10, 30, 30},
+		{1, 0, 30, 30},
+		{7, 10, 70, 30},
+		{0, 10, 70, 30},
+		{1, 1, 100, 30},
+		{1, 1000, 1, 1},
 	} {
 		num, den = c.num, c.den
-		if res, err := l.Allow(t.Context(), "k", 0); err != nil || res.Remaining != c.left {
-			t.Errorf("step %d, %d/%d: %+v, %v", i, num, den, res, err)
+		if got := left(t, l, "fresh"); got != c.fresh {
+			t.Errorf("step %d, %d/%d: an unused key has %d, want %d", i, num, den, got, c.fresh)
+		}
+		if got := left(t, l, "k"); got != c.left {
+			t.Errorf("step %d, %d/%d: %d are left, want %d", i, num, den, got, c.left)
 		}
 		// So that the State is of this share, and holds what it did.
 		spend(t, l, "k", 1)

@@ -178,10 +178,11 @@ func (r *round) gather(ctx context.Context) ([]Result, error) {
 	}
 	taken := make([]int64, len(r.reqs))
 	for j, req := range r.reqs {
-		for k := 0; k < r.sharded.n && taken[j] < req.Cost; k++ {
+		for k := 0; k < r.sharded.n && taken[j] < req.Cost; {
 			shard := r.shard(k)
 			part := min(req.Cost-taken[j], r.seen[shard][j].Remaining)
 			if part == 0 {
+				k++
 				continue
 			}
 			res, err := r.sharded.store.Take(ctx, r.sub(j, shard, part, 0))
@@ -189,17 +190,20 @@ func (r *round) gather(ctx context.Context) ([]Result, error) {
 				undo()
 				return nil, err
 			}
-			r.note(shard, j, part, res)
-			if !res.Allowed { // somebody was quicker
-				undo()
-				results := r.results(false, nil)
-				if results[j].RetryAfter == 0 { // and somebody gave back
-					results[j].RetryAfter = res.RetryAfter
-				}
-				return results, nil
+			if res.Allowed {
+				spent = append(spent, debit{shard, j})
+				taken[j] += part
+			} else { // somebody was quicker, and here is less than was seen: it is asked for that
+				res.Remaining = min(res.Remaining, part-1)
 			}
-			spent = append(spent, debit{shard, j})
-			taken[j] += part
+			r.note(shard, j, part, res)
+		}
+		if taken[j] < req.Cost {
+			undo()
+			results := r.results(false, nil)
+			// There may be room again by now, if somebody gave back.
+			results[j].RetryAfter = max(results[j].RetryAfter, time.Microsecond)
+			return results, nil
 		}
 	}
 	r.goOn(ctx, taken)

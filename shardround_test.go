@@ -78,6 +78,43 @@ func TestShardedGivesBack(t *testing.T) {
 	}
 }
 
+// A theft that leaves enough is made up for by the other shards, and by what the thief has left.
+func TestShardedGathersAfterATheft(t *testing.T) {
+	t.Parallel()
+	store, limit, calls := memstore.New(memstore.Options{Clock: newHandClock().Now}), ratelimit.PerHour(6), 0
+	thief := storeFunc(func(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+		if calls++; calls == 5 { // three looks, one debit
+			if res, err := store.Take(ctx, ratelimit.Request{Key: req.Key, Limit: req.Limit, Cost: 1}); err != nil || !res.Allowed {
+				t.Error(res, err)
+			}
+		}
+		return store.Take(ctx, req)
+	})
+	res, err := sharded(t, thief, 3).Take(t.Context(), ratelimit.Request{Key: "k", Limit: &limit, Cost: 5})
+	if err != nil || !res.Allowed || res.Taken != 5 || res.Remaining != 0 || calls != 7 {
+		t.Errorf("%+v, %v after %d calls", res, err, calls)
+	}
+}
+
+// A denial always has a wait, even if there is room by the time that everything is given back.
+func TestShardedDenialHasAWait(t *testing.T) {
+	t.Parallel()
+	limit, calls := ratelimit.PerHour(20), 0
+	answers := []ratelimit.Result{
+		{Remaining: 2, RetryAfter: time.Hour}, {Remaining: 2, RetryAfter: time.Hour}, // denied by each alone
+		{Allowed: true, Taken: 2}, {RetryAfter: time.Hour}, // the second one's are gone
+		{Allowed: true, Taken: -2, Remaining: 9},
+	}
+	s := sharded(t, storeFunc(func(context.Context, ratelimit.Request) (ratelimit.Result, error) {
+		calls++
+		return answers[calls-1], nil
+	}), 2)
+	res, err := s.Take(t.Context(), ratelimit.Request{Key: "k", Limit: &limit, Cost: 4})
+	if err != nil || res.Allowed || res.RetryAfter != time.Microsecond || res.Remaining != 9 || calls != len(answers) {
+		t.Errorf("%+v, %v after %d calls", res, err, calls)
+	}
+}
+
 // A storeFunc is a Store that only takes.
 type storeFunc func(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error)
 
