@@ -44,7 +44,7 @@ func parseRetryAfter(v string, now time.Time) (wait time.Duration, ok bool) {
 
 // parseDigits reads whole seconds without a sign.
 func parseDigits(v string) (time.Duration, bool) {
-	if v == "" || strings.Trim(v, "0123456789") != "" {
+	if v == "" || !digits(v) {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(v, 10, 64)
@@ -60,7 +60,7 @@ func parseRateLimit(field string) (wait time.Duration, ok bool) {
 	for more := true; more; {
 		var item string
 		item, field, more = cutQuoted(field, ',')
-		name, params, _ := cutQuoted(strings.Trim(item, " \t"), ';')
+		name, params, _ := cutQuoted(trimBlanks(item), ';')
 		if len(name) < 2 || name[0] != '"' || name[len(name)-1] != '"' {
 			return 0, false
 		}

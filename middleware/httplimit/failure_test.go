@@ -3,7 +3,6 @@ package httplimit_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -189,22 +188,52 @@ func TestMaxWait(t *testing.T) {
 	})
 }
 
-// TestR142NoStallWhileTheStoreIsAway: a store that never answers costs what the limiter allows it to, and the middleware
-// adds nothing.
+// TestR142NoStallWhileTheStoreIsAway: over a Fallback, a store that never answers costs a page 5 ms at first and then
+// nothing, and limits hold.
 func TestR142NoStallWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := ratelimit.LimiterFunc(func(ctx context.Context, _ string, _ int64) (ratelimit.Result, error) {
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Millisecond) // as Fallback would
-			defer cancel()
-			<-ctx.Done()
-			return ratelimit.Result{}, errors.Join(ratelimit.ErrStoreUnavailable, ctx.Err())
+		store, err := ratelimit.NewFallback(hanging{}, memstore.New(memstore.Options{}), ratelimit.FallbackOptions{
+			Instances:     func() int { return 2 },
+			OnStateChange: func(_, _ ratelimit.BreakerState) {},
 		})
-		h := httplimit.New(l, httplimit.Options{OnError: httplimit.FailOpen, Logger: slog.New(slog.DiscardHandler)})(http.HandlerFunc(serveNothing))
-		start := time.Now()
-		want(t, do(h, httptest.NewRequest("GET", "/", nil)), 200)
-		if d := time.Since(start); d != 5*time.Millisecond {
-			t.Errorf("a page took %v", d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := ratelimit.NewTokenBucket(store, ratelimit.PerDay(100))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := httplimit.New(l, httplimit.Options{})(http.HandlerFunc(serveNothing))
+		for i := range 51 {
+			start := time.Now()
+			res := do(h, httptest.NewRequest("GET", "/", nil))
+			if d := time.Since(start); d > 5*time.Millisecond || i >= 20 && d > 0 {
+				t.Errorf("page %d took %v", i, d)
+			}
+			if i < 50 {
+				want(t, res, 200)
+			} else {
+				want(t, res, 429, "X-RateLimit-Remaining", "0")
+			}
 		}
 	})
+}
+
+// hanging is a store behind an address that answers nothing.
+type hanging struct{}
+
+func (hanging) Take(ctx context.Context, _ ratelimit.Request) (ratelimit.Result, error) {
+	<-ctx.Done()
+	return ratelimit.Result{}, ctx.Err()
+}
+
+func (hanging) TakeAll(ctx context.Context, _ []ratelimit.Request) ([]ratelimit.Result, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (hanging) Reset(ctx context.Context, _ string, _ ...*ratelimit.Limit) error {
+	<-ctx.Done()
+	return ctx.Err()
 }

@@ -8,8 +8,7 @@ import (
 // parseHop reads an address as servers and proxies write it: with a port or without, in brackets or not. The result has
 // no zone, and is IPv4 if that was mapped into IPv6.
 func parseHop(s string) (netip.Addr, bool) {
-	s = strings.Trim(s, " \t")
-	if s == "" {
+	if s = trimBlanks(s); s == "" {
 		return netip.Addr{}, false
 	}
 	host, port := s, ""
@@ -25,7 +24,7 @@ func parseHop(s string) (netip.Addr, bool) {
 	} else if i := strings.IndexByte(s, ':'); i >= 0 && strings.IndexByte(s[i+1:], ':') < 0 {
 		host, port = s[:i], s[i:] // one colon: IPv4 and a port
 	}
-	if port != "" && (port[0] != ':' || strings.Trim(port[1:], "0123456789") != "") {
+	if port != "" && (port[0] != ':' || !digits(port[1:])) {
 		return netip.Addr{}, false
 	}
 	a, err := netip.ParseAddr(host)
@@ -33,6 +32,27 @@ func parseHop(s string) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	return a.WithZone("").Unmap(), true
+}
+
+// trimBlanks cuts spaces and tabs off both ends, several times as fast as strings.Trim.
+func trimBlanks(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// digits tells whether s is of digits alone, or empty.
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
 }
 
 // cutHop cuts the last address off a list such as that of X-Forwarded-For; more tells whether there are others.
@@ -69,13 +89,13 @@ func parseElement(element string) (a netip.Addr, ok bool) {
 		var pair string
 		pair, element, more = cutPair(element)
 		name, value, _ := strings.Cut(pair, "=")
-		if !strings.EqualFold(strings.Trim(name, " \t"), "for") {
+		if !strings.EqualFold(trimBlanks(name), "for") {
 			continue
 		}
 		if ok {
 			return netip.Addr{}, false // twice
 		}
-		value = strings.Trim(value, " \t")
+		value = trimBlanks(value)
 		if strings.HasPrefix(value, `"`) {
 			if len(value) < 2 || value[len(value)-1] != '"' {
 				return netip.Addr{}, false

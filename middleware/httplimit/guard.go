@@ -112,15 +112,17 @@ func (g *Guard) Decide(r *http.Request, key KeyFunc) (d Decision) {
 }
 
 func (g *Guard) wait(ctx context.Context, key string, cost int64) (ratelimit.Result, error) {
+	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, g.options.MaxWait)
 	defer cancel()
 	res, err := ratelimit.Wait(limited, g.limiter, key, cost)
-	if ctx.Err() == nil && (errors.Is(err, ratelimit.ErrDeadline) || errors.Is(err, ratelimit.ErrNever)) {
-		if err = nil; res.RetryAfter == 0 { // sent away from the line, before the store was asked
-			return g.limiter.Allow(ctx, key, cost)
-		}
+	if ctx.Err() != nil || !errors.Is(err, ratelimit.ErrDeadline) && !errors.Is(err, ratelimit.ErrNever) {
+		return res, err
 	}
-	return res, err
+	if res.RetryAfter == 0 || time.Since(start) > time.Millisecond { // the store was not asked yet, or long ago
+		return g.limiter.Allow(ctx, key, cost)
+	}
+	return res, nil
 }
 
 // Write sets the header fields that tell of d, and reports whether to serve the request. If not, the response has been

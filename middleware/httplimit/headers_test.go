@@ -106,7 +106,7 @@ func TestRetryAfter(t *testing.T) {
 func TestRetryAfterIsExact(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	for i := range 600 {
+	for i := range 300 {
 		limit := ratelimit.Limit{
 			Algorithm: ratelimit.Algorithm(i % 3), Rate: 1 + r.Int64N(20),
 			Period: time.Duration(1+r.Int64N(90_000_000)) * time.Microsecond,

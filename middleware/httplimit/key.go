@@ -92,8 +92,8 @@ func RouteKey(method, pattern string) string {
 const route = "route"
 
 // Join is the keys of all ks together, as the parts of ratelimit.Key: Join(ByIP(), ByPattern). The first is the hash tag
-// in Redis, which must not be the same for everybody, so routes go last wherever they stand. The first error is the
-// result's.
+// in Redis, which must not be the same for everybody, so routes go last wherever they stand: what ByPattern or RouteKey
+// made, known by its "route=". The first error is the result's.
 func Join(ks ...KeyFunc) KeyFunc {
 	return func(r *http.Request) (string, error) {
 		var some [4]string
