@@ -77,11 +77,15 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		next.ServeHTTP(w, r)
 		return
 	}
-	rec := &recorder{ResponseWriter: w}
-	defer func() { g.Done(r, d, rec.final()) }() // if next panics, too
-	rec.onPanic = http.StatusInternalServerError
+	rec, panicked := &recorder{ResponseWriter: w}, true
+	defer func() {
+		if panicked {
+			rec.wrote(http.StatusInternalServerError)
+		}
+		g.Done(r, d, rec.status)
+	}()
 	next.ServeHTTP(rec.writer(), r)
-	rec.onPanic = 0
+	panicked = false
 }
 
 // Decide makes the decision for r and writes nothing. A nil key means Options.Key; adapters whose keys need more than

@@ -422,6 +422,11 @@ func TestOptionsAreChecked(t *testing.T) {
 		"prefix of 0 bits":    func() { httplimit.IPv6Prefix(0) },
 		"prefix is not valid": func() { httplimit.TrustedProxies(noPrefix) },
 		"cost":                func() { httplimit.WithCost(-1) },
+		"Choose of nil":       func() { httplimit.Choose(nil) },
+		"ByUser of nil":       func() { httplimit.ByUser(nil) },
+		"Join of nil":         func() { httplimit.Join(httplimit.ByIP(), nil) },
+		"FirstOf of nil":      func() { httplimit.FirstOf(nil) },
+		"Hashed of nil":       func() { httplimit.Hashed(nil) },
 		"unit":                func() { httplimit.CostByLength(0, 1) },
 	} {
 		func() {

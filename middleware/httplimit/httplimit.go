@@ -77,6 +77,9 @@ func New(limiter ratelimit.Limiter, o Options) func(http.Handler) http.Handler {
 // Choose returns middleware that limits each request by the Guard that pick names, and not at all where it is nil: say
 // one for callers who are signed in and one for everybody else.
 func Choose(pick func(*http.Request) *Guard) func(http.Handler) http.Handler {
+	if pick == nil {
+		panic("httplimit: Choose of nil")
+	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if g := pick(r); g != nil {

@@ -47,6 +47,9 @@ func ByHeader(name string) KeyFunc {
 
 // ByUser is what user finds in the request's context, where authentication further out has put it; "" is ErrNoKey.
 func ByUser(user func(context.Context) string) KeyFunc {
+	if user == nil {
+		panic("httplimit: ByUser of nil")
+	}
 	return func(r *http.Request) (string, error) {
 		if u := user(r.Context()); u != "" {
 			return kind("user", u), nil
@@ -95,6 +98,7 @@ const route = "route"
 // in Redis, which must not be the same for everybody, so routes go last wherever they stand: what ByPattern or RouteKey
 // made, known by its "route=". The first error is the result's.
 func Join(ks ...KeyFunc) KeyFunc {
+	noNil("Join", ks)
 	return func(r *http.Request) (string, error) {
 		var some [4]string
 		parts, routes := some[:0], 0
@@ -129,6 +133,7 @@ func isRoute(key string) bool {
 // FirstOf is the key of the first of ks that has one: FirstOf(ByHeader("X-Api-Key"), ByIP()). Any error but ErrNoKey is
 // the result's.
 func FirstOf(ks ...KeyFunc) KeyFunc {
+	noNil("FirstOf", ks)
 	return func(r *http.Request) (string, error) {
 		err := ErrNoKey
 		for _, k := range ks {
@@ -149,12 +154,21 @@ func FirstOf(ks ...KeyFunc) KeyFunc {
 
 // Hashed is the SHA-256 of k's key, for keys that are secrets.
 func Hashed(k KeyFunc) KeyFunc {
+	noNil("Hashed", []KeyFunc{k})
 	return func(r *http.Request) (string, error) {
 		key, err := k(r)
 		if err != nil || key == "" {
 			return "", err
 		}
 		return "sha256#" + digest(key), nil
+	}
+}
+
+func noNil(who string, ks []KeyFunc) {
+	for _, k := range ks {
+		if k == nil {
+			panic("httplimit: " + who + " of nil")
+		}
 	}
 }
 

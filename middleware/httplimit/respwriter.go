@@ -11,8 +11,7 @@ import (
 // somebody has to know the status.
 type recorder struct {
 	http.ResponseWriter
-	status  int // 0: nothing has been written
-	onPanic int
+	status int // 0: nothing has been written
 }
 
 // Unwrap is for http.ResponseController.
@@ -30,18 +29,11 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.ResponseWriter.Write(b)
 }
 
+// wrote notes the status, which is the first that is written.
 func (r *recorder) wrote(status int) {
 	if r.status == 0 {
 		r.status = status
 	}
-}
-
-// final is the status once the handler is through or has panicked.
-func (r *recorder) final() int {
-	if r.status == 0 {
-		return r.onPanic
-	}
-	return r.status
 }
 
 // What a ResponseWriter may also be. Each is a part of the writer that handlers get, if the server's has it.
