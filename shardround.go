@@ -20,7 +20,7 @@ type round struct {
 type glance struct {
 	Result
 	asked bool
-	cost  int64 // that was denied, if it was
+	cost  int64 // that it was asked for
 }
 
 func (r *round) note(shard, j int, cost int64, res Result) {

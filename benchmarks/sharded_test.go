@@ -88,9 +88,8 @@ func TestShardedOnCluster(t *testing.T) {
 
 // BenchmarkShardedHotKey is one key of a Cluster of three masters, asked for by 64 callers at a time and all admitted,
 // under one limit and under eight. busiest-ns/op is processor time of the busiest master per decision: one decision in
-// that time is what the Cluster can do at most, where it has processors of its own. Here callers and masters share
-// them, so the time per decision shows what sharding gains only where the master is the bottleneck, as under eight
-// limits.
+// that time is what the Cluster can do at most. The time per decision shows it where the masters have processors of
+// their own.
 //
 //	go test -run '^$' -bench ShardedHotKey -count 8 | tee sharded.txt
 //	benchstat -col /shards sharded.txt
