@@ -1,0 +1,197 @@
+package faults
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sluicego/ratelimit"
+	"github.com/sluicego/ratelimit/store/storetest/redisserver"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func at(d time.Duration) time.Time { return t0.Add(d) }
+
+const ms = time.Millisecond
+
+// admitted returns n admissions of cost 1 that each took from one moment to another.
+func admitted(n int, l ratelimit.Limit, from, to time.Duration) (ds Decisions) {
+	for range n {
+		ds = append(ds, Decision{
+			Start: at(from), End: at(to), Key: "k", Limit: l, Cost: 1,
+			Result: ratelimit.Result{Allowed: true, Limit: l.Capacity(), Taken: 1},
+		})
+	}
+	return ds
+}
+
+func join(parts ...Decisions) (all Decisions) {
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+func TestOracleAdmitted(t *testing.T) {
+	bucket := ratelimit.Limit{Rate: 100, Period: time.Second, Burst: 20}
+	log := ratelimit.Limit{Algorithm: ratelimit.SlidingLog, Rate: 20, Period: 200 * ms}
+	counter := ratelimit.Limit{Algorithm: ratelimit.SlidingCounter, Rate: 20, Period: 200 * ms}
+	gift := Gift{From: at(50 * ms), To: at(60 * ms), Units: 5}
+	twice := Gift{From: at(0), To: at(150 * ms), Twice: true}
+	elsewhere := admitted(20, bucket, 0, 1*ms)
+	for i := range elsewhere {
+		elsewhere[i].Key = "other"
+	}
+	denied := admitted(100, bucket, 0, 1*ms)
+	for i := range denied {
+		denied[i].Result = ratelimit.Result{Limit: 20, RetryAfter: ms}
+	}
+	for _, tt := range []struct {
+		name  string
+		all   Decisions
+		gifts []Gift
+		right bool
+	}{
+		{"nothing", nil, nil, true},
+		{"a burst", admitted(20, bucket, 0, 1*ms), nil, true},
+		{"one more than a burst", admitted(21, bucket, 0, 1*ms), nil, false},
+		{"one more, which may have been later", join(admitted(20, bucket, 0, 1*ms), admitted(1, bucket, 0, 10*ms)), nil, true},
+		{"a burst and the refill", join(admitted(20, bucket, 0, 0), admitted(10, bucket, 100*ms, 100*ms)), nil, true},
+		{"a burst, the refill and one", join(admitted(20, bucket, 0, 0), admitted(11, bucket, 100*ms, 100*ms)), nil, false},
+		{"in any order", join(admitted(11, bucket, 100*ms, 100*ms), admitted(20, bucket, 0, 0)), nil, false},
+		{"in the midst of quiet", join(admitted(1, bucket, 0, 0), admitted(21, bucket, 900*ms, 900*ms), admitted(1, bucket, 5*time.Second, 5*time.Second)), nil, false},
+		{"two keys", join(admitted(20, bucket, 0, 1*ms), elsewhere), nil, true},
+		{"two limits", join(admitted(20, bucket, 0, 1*ms), admitted(20, log, 0, 1*ms)), nil, true},
+		{"denials", join(admitted(20, bucket, 0, 1*ms), denied), nil, true},
+		{"a window", join(admitted(10, log, 0, 0), admitted(10, log, 199*ms, 199*ms)), nil, true},
+		{"one more than a window", join(admitted(10, log, 0, 0), admitted(11, log, 199*ms, 199*ms)), nil, false},
+		{"two windows", join(admitted(20, log, 0, 0), admitted(20, log, 200*ms, 200*ms)), nil, true},
+		{"two windows and one", join(admitted(20, log, 0, 0), admitted(20, log, 200*ms, 200*ms), admitted(1, log, 300*ms, 300*ms)), nil, false},
+		{"two of a counter's windows", join(admitted(20, counter, 0, 0), admitted(20, counter, 1*ms, 1*ms)), nil, true},
+		{"more than two", join(admitted(20, counter, 0, 0), admitted(21, counter, 1*ms, 1*ms)), nil, false},
+		{"a gift", admitted(25, bucket, 55*ms, 55*ms), []Gift{gift}, true},
+		{"more than a gift", admitted(26, bucket, 55*ms, 55*ms), []Gift{gift}, false},
+		{"before a gift", admitted(25, bucket, 0, 40*ms), []Gift{gift}, false},
+		{"after a gift", admitted(25, bucket, 61*ms, 61*ms), []Gift{gift}, false},
+		{"a gift of a capacity", admitted(40, bucket, 55*ms, 55*ms), []Gift{{From: at(0), To: at(time.Second), Capacities: 1}}, true},
+		{"more than it", admitted(42, bucket, 55*ms, 55*ms), []Gift{{From: at(0), To: at(time.Second), Capacities: 1}}, false},
+		{"twice the limit", join(admitted(40, bucket, 50*ms, 50*ms), admitted(20, bucket, 150*ms, 150*ms)), []Gift{twice}, true},
+		{"one more", join(admitted(40, bucket, 50*ms, 50*ms), admitted(21, bucket, 150*ms, 150*ms)), []Gift{twice}, false},
+		{"twice for half of it", join(admitted(40, bucket, 50*ms, 50*ms), admitted(41, bucket, 250*ms, 250*ms)), []Gift{twice}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := tt.all.Admitted(tt.gifts...); (err == nil) != tt.right {
+				t.Errorf("verdict %v", err)
+			}
+		})
+	}
+}
+
+// A fleet whose instances do not know of each other gives each key several times over, and that is seen.
+func TestOracleSeesUnsharedLimits(t *testing.T) {
+	stub := redisserver.NewSilent(t)
+	client := Clients["go-redis"]
+	f := NewFleet(t, func() (ratelimit.Store, func()) { return client(t, Target{Addrs: []string{stub.Addr}}) },
+		ratelimit.FallbackOptions{Instances: func() int { return 1 }})
+	start := time.Now()
+	f.Load()
+	f.goOn(t, 500*ms)
+	f.Stop()
+	if err := f.All().Admitted(Gift{From: start, To: time.Now(), Units: Instances}); err == nil {
+		t.Error("five times the limit passes")
+	}
+}
+
+func TestOracleAnswered(t *testing.T) {
+	good := admitted(3, ratelimit.PerSecond(10), 0, 5*ms)
+	if err := good.Answered(5 * ms); err != nil {
+		t.Error(err)
+	}
+	if err := good.Answered(5*ms - 1); err == nil {
+		t.Error("a late answer passes")
+	}
+	good[1].Err = errors.New("lost")
+	if err := good.Answered(time.Hour); err == nil {
+		t.Error("an error passes")
+	}
+}
+
+func TestOracleSane(t *testing.T) {
+	for _, tt := range []struct {
+		res   ratelimit.Result
+		right bool
+	}{
+		{ratelimit.Result{Allowed: true, Limit: 10, Remaining: 9, Taken: 1, ResetAfter: 1}, true},
+		{ratelimit.Result{Limit: 10, RetryAfter: 1, ResetAfter: 1}, true},
+		{ratelimit.Result{Limit: 10, RetryAfter: ratelimit.Never}, true},
+		{ratelimit.Result{Allowed: true, Limit: 2, Taken: 1}, false}, // a share's, not the rule's
+		{ratelimit.Result{Allowed: true, Limit: 10, Remaining: -1, Taken: 1}, false},
+		{ratelimit.Result{Allowed: true, Limit: 10, Remaining: 11, Taken: 1}, false},
+		{ratelimit.Result{Allowed: true, Limit: 10}, false},
+		{ratelimit.Result{Limit: 10, RetryAfter: 1, Taken: 1}, false},
+		{ratelimit.Result{Allowed: true, Limit: 10, Taken: 1, RetryAfter: 1}, false},
+		{ratelimit.Result{Limit: 10}, false},
+		{ratelimit.Result{Limit: 10, RetryAfter: -1}, false},
+		{ratelimit.Result{Limit: 10, RetryAfter: 1, ResetAfter: -1}, false},
+		{ratelimit.Result{}, false},
+	} {
+		if err := (Decisions{{Limit: ratelimit.PerSecond(10), Cost: 1, Result: tt.res}}).Sane(); (err == nil) != tt.right {
+			t.Errorf("%+v: verdict %v", tt.res, err)
+		}
+	}
+}
+
+func TestOracleBack(t *testing.T) {
+	// two instances decide once a millisecond each, locally until some moment
+	history := func(until ...time.Duration) (all Decisions) {
+		for n := range 100 {
+			for i, u := range until {
+				d := Decision{Instance: i, Start: at(time.Duration(n) * ms)}
+				if d.Start.Before(at(u)) {
+					d.Result.Source = ratelimit.SourceFallback
+				}
+				all = append(all, d)
+			}
+		}
+		return all
+	}
+	if got, err := history(10*ms, 30*ms).Back(at(0), 2); err != nil || !got.Equal(at(30*ms)) {
+		t.Errorf("back at %v, %v", got, err)
+	}
+	if got, err := history(0, 0).Back(at(50*ms), 2); err != nil || !got.Equal(at(50*ms)) {
+		t.Errorf("back at %v, %v; want when it was asked for", got, err)
+	}
+	relapse := history(10*ms, 10*ms)
+	for i := range relapse {
+		if relapse[i].Start.Equal(at(15 * ms)) {
+			relapse[i].Result.Source = ratelimit.SourceFallback
+		}
+	}
+	if got, err := relapse.Back(at(0), 2); err != nil || !got.Equal(at(16*ms)) {
+		t.Errorf("back at %v, %v after a relapse", got, err)
+	}
+	for name, h := range map[string]Decisions{
+		"nobody":           nil,
+		"one of two":       history(10*ms, 100*ms),
+		"too short a row":  history(10*ms, 91*ms),
+		"one more of them": history(10 * ms),
+	} {
+		if got, err := h.Back(at(0), 2); err == nil {
+			t.Errorf("%s: back at %v", name, got)
+		}
+	}
+}
+
+func TestP99(t *testing.T) {
+	var all Decisions
+	for i := range 1000 {
+		all = append(all, Decision{Start: t0, End: at(time.Duration(999-i) * ms)})
+	}
+	if got := all.P99(); got != 989*ms {
+		t.Errorf("p99 of 0 to 999 ms is %v", got)
+	}
+	if got := Decisions(nil).P99(); got != 0 {
+		t.Errorf("p99 of nothing is %v", got)
+	}
+}
