@@ -402,6 +402,12 @@ func TestUncountedKeepsWhatIsThere(t *testing.T) {
 	for _, res := range []*http.Response{nest(counted, open), nest(open, counted)} {
 		want(t, res, 200, "X-RateLimit-Limit", "9", "X-RateLimit-Remaining", "3", "X-RateLimit-Reset", "1", "RateLimit", `"x";r=3;t=1`)
 	}
+	tie := ratelimit.Result{Allowed: true, Limit: 7, Remaining: 3, ResetAfter: 2 * time.Second, Name: "y"}
+	want(t, nest(tie, counted), 200, "X-RateLimit-Limit", "7", "X-RateLimit-Reset", "2", "RateLimit", `"y";r=3;t=2`) // the first
+	w := httptest.NewRecorder()
+	w.Header().Set("Retry-After", "5")
+	httplimit.New(saying(never, nil), httplimit.Options{})(nil).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	want(t, w.Result(), 429, "Retry-After", "")
 	want(t, nest(counted, never), 429, "X-RateLimit-Limit", "5", "X-RateLimit-Remaining", "", "X-RateLimit-Reset", "", "RateLimit", "", "Retry-After", "")
 }
 

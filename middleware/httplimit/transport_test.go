@@ -248,6 +248,32 @@ func TestTransportWaitsForRoom(t *testing.T) {
 	})
 }
 
+// TestTransportHearsWhileItWaits: a refusal that comes while a request waits for room holds it back, too.
+func TestTransportHearsWhileItWaits(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		w := newWire(answer(200), answer(429, "Retry-After: 40"), answer(200))
+		l, err := ratelimit.NewTokenBucket(memstore.New(memstore.Options{}), ratelimit.Limit{Rate: 6, Period: time.Minute, Burst: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := &httplimit.Transport{Base: w, Limiter: l, Key: httplimit.ByHeader("X-User"), Retries: -1}
+		send := func(user string) {
+			r := withHeader("X-User", user)
+			r.URL.Scheme, r.URL.Host = "http", "example.com"
+			if _, err := tr.RoundTrip(r); err != nil {
+				t.Error(err)
+			}
+		}
+		send("a")
+		time.AfterFunc(5*time.Second, func() { send("b") })
+		send("a")
+		if w.at[1] != 5*time.Second || w.at[2] < 45*time.Second {
+			t.Errorf("requests at %v", w.at)
+		}
+	})
+}
+
 func TestTransportGivesUp(t *testing.T) {
 	t.Parallel()
 	for retries, sent := range map[int]int{0: 3, 5: 6, -1: 1} {
