@@ -190,6 +190,11 @@ func (l *StoreLimiter) TakeUpTo(ctx context.Context, key string, n int64) (Resul
 			return res, nil
 		}
 		n--
+		if res.RetryAfter == Never { // the store gives a part of the limit, and has not said how much of it is left
+			if results, err = l.store.TakeAll(ctx, l.requests(key, 0, 0)); err != nil {
+				return Result{}, err
+			}
+		}
 		for _, r := range results {
 			n = min(n, r.Remaining)
 		}

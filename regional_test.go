@@ -158,3 +158,19 @@ func TestRegionalAllocations(t *testing.T) {
 		t.Errorf("%v allocations", allocs)
 	}
 }
+
+// As much as there is of several limits is as much as there is of their parts.
+func TestRegionalTakeUpTo(t *testing.T) {
+	t.Parallel()
+	mem := memstore.New(memstore.Options{Clock: func() time.Time { return time.Unix(1e9, 0) }})
+	part := regional(t, mem, func() (num, den int64) { return 30, 100 })
+	l, err := ratelimit.New(part, ratelimit.PerMinute(100), ratelimit.PerHour(200).Named("h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int64{30, 0} {
+		if res, err := l.TakeUpTo(t.Context(), "k", 1000); err != nil || res.Taken != want || !res.Allowed {
+			t.Errorf("%+v, %v; want %d taken", res, err, want)
+		}
+	}
+}
