@@ -89,14 +89,11 @@ func breakerState(s gobreaker.State) BreakerState {
 }
 
 // allow returns how to say the way a call went, which must be said: nil, errSick or errNeutral. It is nil itself where
-// the primary is not to be asked.
-func (b *breaker) allow() (done func(error)) {
+// the primary is not to be asked; probed says that others are asking it.
+func (b *breaker) allow() (done func(error), probed bool) {
 	done, err := b.two.Allow()
 	b.say()
-	if err != nil {
-		return nil
-	}
-	return done
+	return done, err == gobreaker.ErrTooManyRequests
 }
 
 func (b *breaker) state() BreakerState {

@@ -120,6 +120,7 @@ type Fallback struct {
 	shares  shareCache
 	count   atomic.Int64 // what Instances last returned
 	started time.Time
+	refuses atomic.Bool  // the last that the primary had to say was a refusal
 	spoke   atomic.Int64 // when a mistake was last logged, since started; 0: never
 	known   *table[known]
 	// renewing is held by who exchanges what a local window holds, and shared by who spends from any.

@@ -24,8 +24,12 @@ var errNotAsked = fmt.Errorf("%w: it failed lately and is not asked for now", Er
 
 // ask calls the primary, if the breaker lets it.
 func (f *Fallback) ask(ctx context.Context, call func(context.Context) error) (v verdict, err error) {
-	done := f.breaker.allow()
-	if done == nil {
+	done, probed := f.breaker.allow()
+	switch {
+	case done != nil:
+	case probed && f.refuses.Load(): // as the probes find, or all others would find an open door
+		return refused, errNotAsked
+	default:
 		return away, errNotAsked
 	}
 	v = refused // if call does not come back, but ends the goroutine
@@ -42,6 +46,9 @@ func (f *Fallback) ask(ctx context.Context, call func(context.Context) error) (v
 			done(errNeutral)
 		}
 		f.breaker.say()
+		if refuses := v == refused; v != returned && f.refuses.Load() != refuses {
+			f.refuses.Store(refuses)
+		}
 		if v == refused && err != nil {
 			f.complain(err)
 		}

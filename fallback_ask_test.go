@@ -184,6 +184,37 @@ func TestR74Errors(t *testing.T) {
 	}
 }
 
+// R53: a password that was changed in an outage opens no door for those either who are no probe.
+func TestR53RefusedProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ratelimit.FallbackOptions{Mode: ratelimit.FailOpen, Probes: 1})
+		r.open(t)
+		if res := r.take(t, "k", bucket, 1); res.Source != ratelimit.SourceFailOpen {
+			t.Errorf("in the outage: %+v", res)
+		}
+		r.primary.fail(func(ctx context.Context) error {
+			_ = slow(time.Millisecond)(ctx)
+			return ratelimit.ErrMisconfigured
+		})
+		r.rest(t)
+		r.take(t, "k", bucket, 1)
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				if res := r.take(t, "k", bucket, 1); res.Source != ratelimit.SourceFallback {
+					t.Errorf("a door is open: %+v", res)
+				}
+			})
+		}
+		wg.Wait()
+		r.primary.fail(down)
+		r.take(t, "k", bucket, 1)
+		if res := r.take(t, "k", bucket, 1); res.Source != ratelimit.SourceFailOpen {
+			t.Errorf("in the next outage: %+v", res)
+		}
+	})
+}
+
 // TestErrorsOfTheCall of the primary are returned, and are not failures.
 func TestErrorsOfTheCall(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,8 @@ func (f *Fallback) takeAway(ctx context.Context, req Request, refused bool) (Res
 		return Result{}, err
 	}
 	f.owe(&req, res.Taken)
-	return res, f.ofLimit(ctx, &req, share, &res)
+	err = f.ofLimit(ctx, &req, share, &res)
+	return res, err
 }
 
 // takeAllAway decides reqs, each of a state of its own, without the primary. One that fails closed denies all, those

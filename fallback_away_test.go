@@ -1,12 +1,14 @@
 package ratelimit_test
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluicego/ratelimit"
+	"github.com/sluicego/ratelimit/store/memstore"
 )
 
 // outage returns a rig of n instances without a primary.
@@ -228,5 +230,83 @@ func TestTakeAllInAnOutage(t *testing.T) {
 	r := outage(t, 2, ratelimit.FallbackOptions{})
 	if results, err := r.TakeAll(t.Context(), nil); results != nil || err != nil {
 		t.Errorf("of nothing: %v, %v", results, err)
+	}
+}
+
+// TestSecondaryFails: its error is the caller's, who is neither admitted nor told of an open door, and what was to be
+// taken away is taken away by the next decision.
+func TestSecondaryFails(t *testing.T) {
+	t.Parallel()
+	primary, secondary := &frail{store: memstore.New(memstore.Options{})}, &frail{store: memstore.New(memstore.Options{})}
+	f, err := ratelimit.NewFallback(primary, secondary, ratelimit.FallbackOptions{Timeout: time.Minute, Instances: func() int { return 1 }, OpenFor: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Unwrap() != primary {
+		t.Error("Unwrap is not the primary")
+	}
+	bucket, log := ratelimit.PerHour(10).Named("bucket"), ratelimit.PerHour(10).Named("log")
+	log.Algorithm = ratelimit.SlidingLog
+	for _, l := range []*ratelimit.Limit{&bucket, &log} {
+		take := func(cost int64) (ratelimit.Result, error) {
+			return f.Take(t.Context(), ratelimit.Request{Key: "k", Limit: l, Cost: cost})
+		}
+		primary.fail(nil)
+		if res, err := take(4); err != nil || res.Source != ratelimit.SourceStore {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		primary.fail(down)
+		boom := errors.New("the secondary's own")
+		for n := range int64(3) { // the first call of it fails, the second, the third
+			secondary.failAfter(n, fails(boom))
+			if res, err := take(1); err == nil && res.Remaining != 5 || err != nil && !errors.Is(err, boom) {
+				t.Errorf("%v, call %d fails: %+v, %v", l.Algorithm, n, res, err)
+			}
+			secondary.failAfter(n, fails(boom))
+			if res, err := f.TakeAll(t.Context(), []ratelimit.Request{{Key: "k", Limit: l, Cost: 11}}); err == nil && res[0].Allowed || err != nil && !errors.Is(err, boom) {
+				t.Errorf("%v, TakeAll, call %d fails: %+v, %v", l.Algorithm, n, res, err)
+			}
+		}
+		secondary.fail(nil)
+		if res, err := take(0); err != nil || res.Remaining > 6 {
+			t.Errorf("%v: then %+v, %v", l.Algorithm, res, err)
+		}
+		secondary.fail(fails(boom))
+		if err := f.Reset(t.Context(), "k", l); !errors.Is(err, boom) {
+			t.Errorf("Reset: %v", err)
+		}
+		secondary.fail(nil)
+	}
+}
+
+// TestFallbackClock: the age of what is known goes by the clock that was given.
+func TestFallbackClock(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	o := memstore.Options{Clock: clock}
+	primary := &frail{store: memstore.New(o)}
+	f, err := ratelimit.NewFallback(primary, memstore.New(o), ratelimit.FallbackOptions{Timeout: time.Minute, Instances: func() int { return 2 }, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	l := ratelimit.PerHour(60)
+	for _, c := range []struct {
+		after time.Duration
+		want  int64
+	}{{0, 0}, {30 * time.Minute, 15}, {-time.Hour, 0}} {
+		key := c.after.String()
+		primary.fail(nil)
+		if _, err := f.Take(t.Context(), ratelimit.Request{Key: key, Limit: &l, Cost: 60}); err != nil {
+			t.Fatal(err)
+		}
+		primary.fail(down)
+		now = now.Add(c.after)
+		res, err := f.Take(t.Context(), ratelimit.Request{Key: key, Limit: &l})
+		if err != nil || res.Remaining != c.want {
+			t.Errorf("after %v: %+v, %v", c.after, res, err)
+		}
 	}
 }

@@ -17,10 +17,11 @@ type debts struct {
 	table *table[debt]
 	any   atomic.Bool // there may be some
 
-	ctx  context.Context // of all charges
-	stop context.CancelFunc
-	mu   sync.Mutex
-	paid chan struct{} // closed when the goroutine ends; nil: there is none
+	ctx     context.Context // of all charges
+	stop    context.CancelFunc
+	mu      sync.Mutex
+	paying  bool
+	payment sync.WaitGroup
 }
 
 func (d *debts) init(most int) {
@@ -35,13 +36,10 @@ func (d *debts) drop(id *stateID) {
 }
 
 func (d *debts) close() {
+	d.mu.Lock() // no payment begins after this
 	d.stop()
-	d.mu.Lock()
-	paid := d.paid
 	d.mu.Unlock()
-	if paid != nil {
-		<-paid
-	}
+	d.payment.Wait()
 	d.table.each(func(stateID, *debt) bool { return false })
 	d.any.Store(false)
 }
@@ -77,20 +75,16 @@ func (f *Fallback) payDebts() {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.paid != nil || d.ctx.Err() != nil {
+	if d.paying || d.ctx.Err() != nil {
 		return
 	}
-	paid := make(chan struct{})
-	d.paid = paid
-	go func() {
-		defer func() {
-			d.mu.Lock()
-			d.paid = nil
-			d.mu.Unlock()
-			close(paid)
-		}()
+	d.paying = true
+	d.payment.Go(func() {
 		f.charge()
-	}()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.paying = false
+	})
 }
 
 // charge pays debts until there are none, or the primary fails.

@@ -128,7 +128,7 @@ func TestKnownOfAll(t *testing.T) {
 // R88: what is kept is bounded, however many keys come.
 func TestR88Fallback(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, ratelimit.FallbackOptions{MaxKeys: 1000, OpenFor: time.Hour})
+	r := newRig(t, ratelimit.FallbackOptions{Timeout: time.Minute, MaxKeys: 1000, OpenFor: time.Hour})
 	l := ratelimit.PerHour(10)
 	flood := func() {
 		for i := range 5000 {

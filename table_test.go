@@ -101,3 +101,25 @@ func TestIDOf(t *testing.T) {
 		}
 	}
 }
+
+// Every state is popped once.
+func TestTablePop(t *testing.T) {
+	t.Parallel()
+	tab := newTable[int](1000, nil)
+	for i := range 500 {
+		id := stateID{key: fmt.Sprint(i)}
+		s := tab.lock(&id)
+		*s.add(&id) = i
+		s.Unlock()
+	}
+	seen := make(map[int]bool)
+	for id, i, ok := tab.pop(); ok; id, i, ok = tab.pop() {
+		if seen[i] || id.key != fmt.Sprint(i) {
+			t.Fatalf("%q with %d, seen before: %v", id.key, i, seen[i])
+		}
+		seen[i] = true
+	}
+	if len(seen) != 500 || tab.len() != 0 {
+		t.Errorf("%d popped, %d left", len(seen), tab.len())
+	}
+}
