@@ -40,11 +40,10 @@ func Explain(ctx context.Context, set *Set, store ratelimit.Store, tenant, route
 	l := &limiter{set: set, store: store}
 	key := ratelimit.Key(tenant, route)
 	m := l.of(key)
-	_, _, tier := set.find(tenant, route)
-	p := m.entry.policy
+	p := m.hit.policy
 	e := Explanation{
-		Tenant: tenant, Route: route, Tier: tier, Key: key, Rule: m.entry.rule(m.from.tenant, m.from.tier),
-		From: set.where(&m), Mode: m.mode, Enabled: set.Enabled(), Age: set.Age(), Blocked: m.mode == DenyAll,
+		Tenant: tenant, Route: route, Tier: m.tier, Key: key, Rule: m.rule(),
+		From: m.where(), Mode: m.mode, Enabled: set.Enabled(), Age: set.Age(), Blocked: m.mode == DenyAll,
 	}
 	for i, r := range m.requests(0, 0) {
 		s := LimitState{Limit: *r.Limit, Key: r.Key, Shared: i >= len(p.limits), Units: p.cost}
@@ -61,19 +60,18 @@ func Explain(ctx context.Context, set *Set, store ratelimit.Store, tenant, route
 	return e
 }
 
-// where names the place of a rule in the precedence.
-func (s *Set) where(m *matter) string {
-	if m.entry == &s.fallback {
-		return "default"
-	}
+// where names the place of the rule in the precedence.
+func (m *matter) where() string {
 	who, what := "tenant", "route"
-	switch {
-	case m.from.tier != "":
+	switch m.from {
+	case fromDefault:
+		return "default"
+	case fromTier:
 		who = "tier"
-	case m.from.tenant == Any:
+	case fromAll:
 		who = Any
 	}
-	if m.entry.route == Any {
+	if m.hit.route == Any {
 		what = Any
 	}
 	return fmt.Sprintf("(%s, %s)", who, what)
@@ -110,14 +108,14 @@ func byPlace(rules []Rule) map[place]*Rule {
 	by := make(map[place]*Rule, len(rules))
 	for _, r := range rules {
 		if r.check() == nil {
-			by[place{owner{r.Tenant, r.Tier}, r.Route}] = &r
+			by[place{r.Tenant, r.Tier, r.Route}] = &r
 		}
 	}
 	return by
 }
 
 func same(a, b *Rule) bool {
-	return newPolicy(a).equal(newPolicy(b)) && a.Expires.Equal(b.Expires)
+	return newPolicy(a).equal(newPolicy(b))
 }
 
 // A Report is what Validate found.
@@ -140,7 +138,7 @@ func Validate(ctx context.Context, source Source) (Report, error) {
 		if r.ID == "" {
 			r.ID = fmt.Sprintf("#%d", i+1)
 		}
-		p := func() place { return place{owner{r.Tenant, r.Tier}, r.Route} }
+		p := func() place { return place{r.Tenant, r.Tier, r.Route} }
 		err := r.check()
 		if err == nil && seen[p()] {
 			err = &RuleError{ID: r.ID, Err: errTwice}

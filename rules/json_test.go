@@ -43,9 +43,9 @@ func TestFile(t *testing.T) {
 	if r, _ := set.Find("shop-a", "search"); fmt.Sprint(r) != want {
 		t.Errorf("%v\nwant %s", r, want)
 	}
-	before := set.snapshot.Load().tenant("shop-a")
+	before := set.snapshot.Load().own.find("shop-a", "create-order")
 	refresh(t, set)
-	if set.snapshot.Load().tenant("shop-a") != before {
+	if set.snapshot.Load().own.find("shop-a", "create-order") != before {
 		t.Error("a file that did not change was loaded again")
 	}
 	for _, broken := range []string{"", "{", `{"rules": 1}`, `{"rulez": []}`, `{"rules": []} {}`, "\x00"} {
@@ -129,7 +129,7 @@ func FuzzRule(f *testing.F) {
 		if err != nil {
 			return
 		}
-		b := newBuilder(&snapshot{all: &list{}})
+		b := newBuilder(newSnapshot())
 		b.full = true
 		for _, r := range rules {
 			b.put(r)
@@ -141,11 +141,16 @@ func FuzzRule(f *testing.F) {
 		if s.rules+len(skipped) < len(s.skipped) || s.rules > len(rules) {
 			t.Fatalf("%d rules, %d skipped of %d", s.rules, len(skipped), len(rules))
 		}
-		s.each(func(o owner, e *entry) {
-			r := e.rule(o.tenant, o.tier)
-			if err := r.check(); err != nil {
-				t.Fatalf("a bad rule holds: %v", err)
+		for _, x := range []*index{&s.own, &s.wild} {
+			for e := range x.each {
+				if e.route == "" {
+					continue
+				}
+				var r Rule
+				if e.fill(&r); r.check() != nil {
+					t.Fatalf("a bad rule holds: %+v", r)
+				}
 			}
-		})
+		}
 	})
 }

@@ -26,8 +26,8 @@ var (
 // then. A key that Key did not make is a tenant without a route. It is a Refunder and a Describer too, has nothing to
 // close, and goes on with the last rules after the set is closed. It panics if store is nil.
 //
-// A call of cost n spends n times the rule's Cost, and a refund of n gives back as much; Result.Taken is what was spent
-// in the end. Where no limit holds, in Shadow, Off, DenyAll and after SetEnabled(false), Result.Limit is 0, which no limit
+// A call of cost n spends n times the rule's Cost, and a refund of n gives back as much; Result.Taken is n too, and the
+// other numbers of a Result are units of the limits. Where no limit holds, in Shadow, Off, DenyAll and after SetEnabled(false), Result.Limit is 0, which no limit
 // has, and LimitsFor returns none: a middleware sets no headers then. A store that fails fails no call in Shadow.
 func (s *Set) Limiter(store ratelimit.Store) ratelimit.Limiter {
 	if store == nil {
@@ -41,8 +41,9 @@ type matter struct {
 	key    string
 	tenant string
 	owner  string // the key of Shared limits
-	entry  *entry
-	from   owner
+	hit    hit
+	from   origin
+	tier   string
 	mode   Mode
 }
 
@@ -56,11 +57,18 @@ func (l *limiter) of(key string) matter {
 		tenant, m.owner = key, key
 	}
 	m.tenant = tenant
-	m.entry, m.from, _ = l.set.find(tenant, route)
-	if m.mode = m.entry.policy.modeFor(tenant); l.set.disabled.Load() {
+	m.hit, m.from, m.tier = l.set.find(tenant, route)
+	if m.mode = m.hit.policy.modeFor(tenant); l.set.disabled.Load() {
 		m.mode = Off
 	}
 	return m
+}
+
+// rule returns the rule that decides.
+func (m *matter) rule() (r Rule) {
+	m.hit.fill(&r)
+	r.Tenant, r.Tier = m.from.whose(m.tenant, m.tier)
+	return r
 }
 
 // Allow is as Limiter says.
@@ -72,18 +80,18 @@ func (l *limiter) Allow(ctx context.Context, key string, cost int64) (ratelimit.
 		return ratelimit.Result{}, ratelimit.ErrInvalidKey
 	}
 	m := l.of(key)
-	units := times(cost, m.entry.policy.cost)
+	units := times(cost, m.hit.policy.cost)
 	switch m.mode {
 	case Off:
-		return ratelimit.Result{Allowed: true, Taken: units}, nil
+		return ratelimit.Result{Allowed: true, Taken: cost}, nil
 	case DenyAll:
 		return ratelimit.Result{RetryAfter: ratelimit.Never}, nil
 	case Shadow:
 		would, err := l.shadow(ctx, &m, units)
 		l.report(&m, would, err)
-		return ratelimit.Result{Allowed: true, Taken: units}, nil
+		return ratelimit.Result{Allowed: true, Taken: cost}, nil
 	}
-	if limit := m.entry.policy.never(units); limit != nil {
+	if limit := m.hit.policy.never(units); limit != nil {
 		return ratelimit.Result{Limit: limit.Capacity(), RetryAfter: ratelimit.Never, Name: limit.Name}, nil
 	}
 	return l.take(ctx, &m, units)
@@ -98,7 +106,7 @@ func (l *limiter) Refund(ctx context.Context, key string, n int64) (ratelimit.Re
 		return ratelimit.Result{}, ratelimit.ErrInvalidKey
 	}
 	m := l.of(key)
-	units := times(n, m.entry.policy.cost)
+	units := times(n, m.hit.policy.cost)
 	switch m.mode {
 	case Off, DenyAll:
 		return ratelimit.Result{Allowed: true}, nil
@@ -106,7 +114,7 @@ func (l *limiter) Refund(ctx context.Context, key string, n int64) (ratelimit.Re
 		if _, err := l.all(ctx, m.requests(-units, 0)); err != nil {
 			l.report(&m, ratelimit.Result{}, err)
 		}
-		return ratelimit.Result{Allowed: true, Taken: -units}, nil
+		return ratelimit.Result{Allowed: true, Taken: -n}, nil
 	}
 	return l.take(ctx, &m, -units)
 }
@@ -117,25 +125,30 @@ func (l *limiter) LimitsFor(key string) []ratelimit.Limit {
 	if m.mode != Enforce {
 		return nil
 	}
-	return slices.Concat(m.entry.policy.limits, m.entry.policy.shared)
+	return slices.Concat(m.hit.policy.limits, m.hit.policy.shared)
 }
 
 // take decides in one round trip.
-func (l *limiter) take(ctx context.Context, m *matter, units int64) (ratelimit.Result, error) {
-	if p := m.entry.policy; len(p.limits) == 1 && len(p.shared) == 0 {
-		return l.store.Take(ctx, ratelimit.Request{Key: m.key, Limit: &p.limits[0], Cost: units})
+func (l *limiter) take(ctx context.Context, m *matter, units int64) (res ratelimit.Result, err error) {
+	p := m.hit.policy
+	if len(p.limits) == 1 && len(p.shared) == 0 {
+		res, err = l.store.Take(ctx, ratelimit.Request{Key: m.key, Limit: &p.limits[0], Cost: units})
+	} else {
+		var results []ratelimit.Result
+		if results, err = l.all(ctx, m.requests(units, 0)); err == nil {
+			res = binding(results)
+		}
 	}
-	results, err := l.all(ctx, m.requests(units, 0))
-	if err != nil {
-		return ratelimit.Result{}, err
+	if p.cost > 1 {
+		res.Taken /= p.cost
 	}
-	return binding(results), nil
+	return res, err
 }
 
 // shadow is what take would have come to. It asks for the units as Extra, which is never a denial that somebody on the
 // way to the store could remember, and gives back what a denied call would not have spent.
 func (l *limiter) shadow(ctx context.Context, m *matter, units int64) (ratelimit.Result, error) {
-	p := m.entry.policy
+	p := m.hit.policy
 	if limit := p.never(units); limit != nil {
 		return ratelimit.Result{Limit: limit.Capacity(), RetryAfter: ratelimit.Never, Name: limit.Name}, nil
 	}
@@ -167,7 +180,7 @@ func (l *limiter) shadow(ctx context.Context, m *matter, units int64) (ratelimit
 
 // requests are those of a call, in an array of their own: a store may look at them for a while after a call was left.
 func (m *matter) requests(cost, extra int64) []ratelimit.Request {
-	p := m.entry.policy
+	p := m.hit.policy
 	shared := p.shared
 	if m.mode == Shadow {
 		shared = p.aside
@@ -192,7 +205,7 @@ func (l *limiter) all(ctx context.Context, reqs []ratelimit.Request) ([]ratelimi
 
 func (l *limiter) report(m *matter, would ratelimit.Result, err error) {
 	if f := l.set.options.OnShadow; f != nil {
-		f(m.entry.rule(m.from.tenant, m.from.tier), m.key, would, err)
+		f(m.rule(), m.key, would, err)
 	}
 }
 

@@ -16,6 +16,8 @@ type policy struct {
 	cost    int64
 	mode    Mode
 	percent uint8
+	expires int64  // nanoseconds since the Unix epoch; 0 is never
+	owner   string // whose it is, if the name is too long for an entry; then no two rules share it
 }
 
 // shadowName ends the Names under which a rule in Shadow spends from its Shared limits, so that it takes nothing from
@@ -26,7 +28,7 @@ const shadowName = ".shadow"
 func newPolicy(r *Rule) *policy {
 	p := &policy{
 		limits: slices.Clip(slices.Clone(r.Limits)), shared: slices.Clip(slices.Clone(r.Shared)),
-		cost: r.Cost, mode: r.Mode, percent: uint8(r.EnforcePercent),
+		cost: r.Cost, mode: r.Mode, percent: uint8(r.EnforcePercent), expires: expiry(r.Expires),
 	}
 	if len(p.shared) > 0 && (p.mode == Shadow || p.percent < 100) {
 		p.aside = slices.Clone(p.shared)
@@ -38,7 +40,7 @@ func newPolicy(r *Rule) *policy {
 }
 
 func (p *policy) equal(q *policy) bool {
-	return p == q || p.cost == q.cost && p.mode == q.mode && p.percent == q.percent &&
+	return p == q || p.cost == q.cost && p.mode == q.mode && p.percent == q.percent && p.expires == q.expires &&
 		slices.Equal(p.limits, q.limits) && slices.Equal(p.shared, q.shared)
 }
 
@@ -46,6 +48,8 @@ func (p *policy) equal(q *policy) bool {
 func appendPolicy(b []byte, r *Rule) []byte {
 	b = append(b, byte(r.Mode), byte(r.EnforcePercent))
 	b = strconv.AppendInt(b, r.Cost, 10)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, expiry(r.Expires), 10)
 	for i, limits := range [...][]ratelimit.Limit{r.Limits, r.Shared} {
 		for _, l := range limits {
 			b = append(b, '|', byte(i), byte(l.Algorithm), byte(l.OnFailure))
@@ -77,32 +81,7 @@ func percentile(tenant string) uint8 {
 	return uint8(h % 100)
 }
 
-// An entry is a rule in a snapshot. Whom it is for is where it stands.
-type entry struct {
-	route   string
-	id      string
-	policy  *policy
-	expires int64 // nanoseconds since the Unix epoch; 0 is never
-}
-
-func (e *entry) equal(f *entry) bool {
-	return e.route == f.route && e.id == f.id && e.expires == f.expires && e.policy.equal(f.policy)
-}
-
-// rule is the entry as a Rule of that tenant and tier. It shares the limits with the snapshot.
-func (e *entry) rule(tenant, tier string) Rule {
-	p := e.policy
-	r := Rule{
-		Tenant: tenant, Route: e.route, Tier: tier, ID: e.id,
-		Limits: p.limits, Shared: p.shared, Cost: p.cost, Mode: p.mode, EnforcePercent: int(p.percent),
-	}
-	if e.expires != 0 {
-		r.Expires = time.Unix(0, e.expires).UTC()
-	}
-	return r
-}
-
-// expiry is a Rule's Expires in an entry.
+// expiry is a Rule's Expires in a policy.
 func expiry(t time.Time) int64 {
 	switch {
 	case t.IsZero() || t.Year() > 2261: // what nanoseconds cannot say is as good as never

@@ -30,9 +30,9 @@ const (
 	colMore
 	colCost
 	colMode
-	colPercent // the last
+	colPercent
+	colExpires // the last
 	colTier
-	colExpires
 )
 
 // A compiler turns rows into entries. Rows that say the same of their limits are read once.
@@ -47,14 +47,14 @@ func newCompiler(b *builder) *compiler { return &compiler{b: b, policies: map[st
 // row takes a row.
 func (c *compiler) row(r *row) {
 	c.scratch = c.scratch[:0]
-	for _, cell := range r.cells[colCapacity : colPercent+1] {
+	for _, cell := range r.cells[colCapacity : colExpires+1] {
 		c.scratch = strconv.AppendInt(c.scratch, int64(len(cell)), 10)
 		c.scratch = append(append(c.scratch, ':'), cell...)
 	}
 	tenant, route, tier := r.cells[colTenant], r.cells[colRoute], r.cells[colTier]
-	if p := c.policies[string(c.scratch)]; p != nil && len(tenant) > 0 && len(route) > 0 && tier == nil && r.cells[colExpires] == nil {
+	if p := c.policies[string(c.scratch)]; p != nil && len(tenant) > 0 && len(route) > 0 && tier == nil {
 		c.b.count++
-		c.b.addRow(tenant, route, r.cells[colID], p)
+		c.b.add(place{tenant: string(tenant), route: c.b.text(string(route))}, string(r.cells[colID]), p)
 		return
 	}
 	rule := r.rule()
@@ -62,19 +62,6 @@ func (c *compiler) row(r *row) {
 	if err := rule.check(); err == nil {
 		c.policies[string(c.scratch)] = newPolicy(&rule)
 	}
-}
-
-// addRow is add for a rule of a tenant, in texts that are not to be kept.
-func (b *builder) addRow(tenant, route, id []byte, p *policy) {
-	at, ok := b.owners[owner{tenant: string(tenant)}]
-	if !ok {
-		at = b.own(owner{tenant: string(tenant)})
-	}
-	path, ok := b.texts[string(route)]
-	if !ok {
-		path = b.text(string(route))
-	}
-	b.record(record{entry{route: path, id: string(id), policy: p}, at})
 }
 
 // A cellError is a column that cannot be read.

@@ -107,7 +107,7 @@ func TestBadRow(t *testing.T) {
 // TestCompiler: rows that say the same share one policy, whatever lies between the cells, and each row is kept.
 func TestCompiler(t *testing.T) {
 	t.Parallel()
-	b := newBuilder(&snapshot{all: &list{}})
+	b := newBuilder(newSnapshot())
 	b.full = true
 	c := newCompiler(b)
 	for i := range 10 {
@@ -116,19 +116,23 @@ func TestCompiler(t *testing.T) {
 	c.row(rowOf("tenant_id=x", "name=1", "cost=11"))
 	c.row(rowOf("tenant_id=y", "name=11", "cost=1"))
 	c.row(rowOf("tenant_id=z", "expires_at=2027-01-01 00:00:00"))
+	c.row(rowOf("tenant_id=z1"))
 	c.row(rowOf("tenant_id=NULL", "tier=gold"))
 	c.row(rowOf("tenant_id=z2", "capacity=0"))
 	s, skipped := b.finish()
-	if s.rules != 14 || len(skipped) != 1 || len(c.policies) != 3 {
+	if s.rules != 15 || len(skipped) != 1 || len(c.policies) != 4 {
 		t.Errorf("%d rules, %v, %d policies", s.rules, skipped, len(c.policies))
 	}
-	if a, b := s.tenant("t3").exact("r"), s.tenant("t9").exact("r"); a.policy != b.policy || a.id != "3" || b.id != "9" {
+	if a, b := s.own.find("t3", "r"), s.own.find("t9", "r"); a.policy != b.policy || *a.id != "3" || *b.id != "9" {
 		t.Errorf("%+v, %+v", a, b)
 	}
-	if e := s.tenant("z").exact("r"); e.expires != time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano() {
+	if e := s.own.find("z", "r"); e.policy.expires != time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano() {
 		t.Errorf("%+v", e)
 	}
-	if p := s.tenant("x").exact("r").policy; p.cost != 11 || p.limits[0].Name != "1" {
+	if e := s.own.find("z1", "r"); e.policy.expires != 0 {
+		t.Errorf("a rule without an end has that of the one before: %+v", e.policy)
+	}
+	if p := s.own.find("x", "r").policy; p.cost != 11 || p.limits[0].Name != "1" {
 		t.Errorf("%+v", p)
 	}
 }

@@ -46,12 +46,13 @@ const (
 
 // A Set is the rules that hold now. It is safe for concurrent use. One goroutine loads them, until Close.
 //
-// Memory: at most 48 bytes a rule and 120 a tenant, beside the texts of tenants and IDs, each rounded up to 16 bytes; and
-// 150 and 72 a limit for each different policy, which is limits, cost, mode and percent together. 500,000 rules of 100,000
-// tenants on five plans take 46 MB at most. A load needs as much again, and 56 bytes a rule more, while it goes on.
+// Memory: at most 134 bytes a rule and as many for a tenant's tier, beside the texts of IDs, each rounded up to 16 bytes; 200 and
+// 72 a limit for each different policy, which is all that a rule says of those it is for; and 100 KB. A rule of a tenant
+// whose name is above 37 bytes has a policy of its own. 500,000 rules on five plans take 75 MB at most. A load of all rules
+// needs as much again while it goes on.
 type Set struct {
 	options  Options
-	fallback entry
+	fallback hit
 	feed     feed
 	snapshot atomic.Pointer[snapshot]
 	disabled atomic.Bool
@@ -92,15 +93,15 @@ func New(ctx context.Context, source Source, o Options) (*Set, error) {
 		options: o, fallback: fallback, feed: f,
 		kick: make(chan struct{}, 1), cancel: cancel, stopped: make(chan struct{}),
 	}
-	s.snapshot.Store(&snapshot{all: &list{}})
+	s.snapshot.Store(newSnapshot())
 	go s.run(running)
 	_ = s.Refresh(ctx) // OnError is told
 	return s, nil
 }
 
-func (o *Options) validate() (entry, error) {
+func (o *Options) validate() (hit, error) {
 	if o.Interval < 0 || o.Timeout < 0 {
-		return entry{}, fmt.Errorf("rules: Options.Interval %v and Timeout %v must be 0 or above", o.Interval, o.Timeout)
+		return hit{}, fmt.Errorf("rules: Options.Interval %v and Timeout %v must be 0 or above", o.Interval, o.Timeout)
 	}
 	if o.Interval == 0 {
 		o.Interval = defaultInterval
@@ -116,12 +117,13 @@ func (o *Options) validate() (entry, error) {
 		r.ID = "default"
 	}
 	if err := r.check(); err != nil {
-		return entry{}, fmt.Errorf("rules: Options.Default: %w", err)
+		return hit{}, fmt.Errorf("rules: Options.Default: %w", err)
 	}
 	if r.Tenant != Any || r.Route != Any || r.Tier != "" || !r.Expires.IsZero() {
-		return entry{}, errors.New("rules: Options.Default is for every tenant and route, and does not expire")
+		return hit{}, errors.New("rules: Options.Default is for every tenant and route, and does not expire")
 	}
-	return entry{route: Any, id: r.ID, policy: newPolicy(&r)}, nil
+	e := newEntry("", Any, newPolicy(&r))
+	return hit{&e, &r.ID}, nil
 }
 
 // Refresh loads the rules now and returns when they hold, with the error of the load. Callers who come while a load
@@ -178,49 +180,68 @@ func (s *Set) Age() time.Duration {
 // Stats are counts of what was loaded last.
 type Stats struct {
 	Rules   int // that hold, expired ones too
-	Tenants int // that have rules or a tier
 	Skipped int // rules that are bad now
 }
 
 // Stats returns counts of what was loaded last.
 func (s *Set) Stats() Stats {
 	at := s.snapshot.Load()
-	return Stats{Rules: at.rules, Tenants: at.tenants, Skipped: len(at.skipped)}
+	return Stats{Rules: at.rules, Skipped: len(at.skipped)}
 }
 
 // Find returns the rule that holds for a tenant on a route, and whether the source has one: if not, it is
 // Options.Default. What a rule left out is in its place. The caller does not change its limits.
-func (s *Set) Find(tenant, route string) (Rule, bool) {
-	e, o, _ := s.find(tenant, route)
-	return e.rule(o.tenant, o.tier), e != &s.fallback
+func (s *Set) Find(tenant, route string) (r Rule, ok bool) {
+	h, from, tier := s.find(tenant, route)
+	h.fill(&r)
+	r.Tenant, r.Tier = from.whose(tenant, tier)
+	return r, from != fromDefault
 }
 
-// find returns the entry that holds, whose list it is from, and the tenant's tier if that mattered.
-func (s *Set) find(name, route string) (e *entry, from owner, tier string) {
+// An origin is where in the precedence a rule was found.
+type origin uint8
+
+const (
+	fromTenant origin = iota
+	fromTier
+	fromAll
+	fromDefault
+)
+
+// whose returns the Tenant and Tier of a rule that was found for a tenant of a tier.
+func (o origin) whose(tenant, tier string) (string, string) {
+	switch o {
+	case fromTenant:
+		return tenant, ""
+	case fromTier:
+		return Any, tier
+	default:
+		return Any, ""
+	}
+}
+
+// find returns the rule that holds, where it is from, and the tenant's tier if that mattered.
+func (s *Set) find(tenant, route string) (h hit, from origin, tier string) {
 	now := s.snapshot.Load()
-	t := now.tenant(name)
-	if t != nil {
-		if e := t.find(route, s.options.Clock); e != nil {
-			return e, owner{tenant: t.name}, ""
-		}
+	h, hash := now.own.rule(tenant, route, s.options.Clock)
+	if h.entry != nil {
+		return h, fromTenant, ""
 	}
 	if s.options.TierOf != nil {
-		tier = s.options.TierOf(name)
+		tier = s.options.TierOf(tenant)
 	}
-	if tier == "" && t != nil {
-		tier = t.tier
+	if tier == "" {
+		tier = now.tier(tenant, hash)
 	}
 	if tier != "" {
-		if l := now.tiers[tier]; l != nil {
-			if e := l.find(route, s.options.Clock); e != nil {
-				return e, owner{tenant: Any, tier: tier}, tier
-			}
+		if h, _ = now.wild.rule(tier, route, s.options.Clock); h.entry != nil {
+			return h, fromTier, tier
 		}
 	}
-	if e := now.all.find(route, s.options.Clock); e != nil {
-		return e, owner{tenant: Any}, tier
+	if h, _ = now.wild.rule("", route, s.options.Clock); h.entry != nil {
+		return h, fromAll, tier
 	}
-	return &s.fallback, owner{tenant: Any}, tier
+	return s.fallback, fromDefault, tier
 }
 
 func (s *Set) run(ctx context.Context) {

@@ -216,9 +216,9 @@ func (l *load) changes(ctx context.Context, since time.Time, further time.Durati
 		tenant, route, tier := string(dest[0]), string(dest[1]), string(dest[2])
 		switch {
 		case dest[1] != nil && dest[0] != nil:
-			b.drop(place{owner{tenant: tenant}, route})
+			b.drop(place{tenant: tenant, route: route})
 		case dest[1] != nil:
-			b.drop(place{owner{tenant: Any, tier: tier}, route})
+			b.drop(place{Any, tier, route})
 		case dest[0] != nil:
 			b.tier(tenant, "")
 		default:
