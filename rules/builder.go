@@ -11,7 +11,7 @@ import (
 // A builder takes what a source tells, all rules or what changed since, and makes the next snapshot of it.
 type builder struct {
 	old  *snapshot
-	full bool // all rules and tiers are told, and what is not told is gone; said before the first of them
+	full bool // all rules and tiers are told, and what is not told is gone
 
 	next     *snapshot
 	count    int // of rules told, bad ones too
@@ -26,7 +26,10 @@ func newBuilder(old *snapshot) *builder {
 	return &builder{old: old, bad: map[place]*RuleError{}, policies: map[string]*policy{}, texts: map[string]string{}}
 }
 
-// snapshot is what is told goes into: an empty one, or one that shares what the old one has.
+// all says that all will be told, and forgets what was told before.
+func (b *builder) all() { b.full, b.next = true, nil }
+
+// snapshot is where to put what is told: an empty one, or one that shares what the old one has.
 func (b *builder) snapshot() *snapshot {
 	if b.next != nil {
 		return b.next

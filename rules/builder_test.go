@@ -21,7 +21,9 @@ func TestChanges(t *testing.T) {
 		now := newSnapshot()
 		for step := range 40 {
 			b := newBuilder(now)
-			b.full = step == 0
+			if step == 0 {
+				b.all()
+			}
 			touched := map[place]bool{}
 			for range r.IntN(12) {
 				p := place{tenant: fmt.Sprint("t", r.IntN(12)), route: fmt.Sprint("r", r.IntN(12))}
@@ -106,7 +108,7 @@ func flat(table map[place]Rule) map[place]string {
 func TestNothingChanged(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(newSnapshot())
-	b.full = true
+	b.all()
 	rule := Rule{ID: "1", Tenant: "a", Route: "r", Limits: perSecond(1)}
 	b.put(rule)
 	b.tier("a", "gold")
@@ -126,7 +128,7 @@ func TestMemory(t *testing.T) {
 	const tenants, routes, plans = 20_000, 5, 5
 	load := func() *snapshot {
 		b := newBuilder(newSnapshot())
-		b.full = true
+		b.all()
 		for i := range tenants * routes {
 			b.put(Rule{
 				ID: fmt.Sprintf("%08d", i), Tenant: fmt.Sprintf("tenant-%08d", i%tenants), Route: fmt.Sprint("route-", i/tenants),

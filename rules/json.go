@@ -70,7 +70,7 @@ func (f *FileSource) feed(_ context.Context, since any, b *builder) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	b.full = true
+	b.all()
 	for _, r := range rules {
 		b.put(r)
 	}

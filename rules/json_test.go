@@ -130,7 +130,7 @@ func FuzzRule(f *testing.F) {
 			return
 		}
 		b := newBuilder(newSnapshot())
-		b.full = true
+		b.all()
 		for _, r := range rules {
 			b.put(r)
 		}

@@ -108,7 +108,7 @@ func TestBadRow(t *testing.T) {
 func TestCompiler(t *testing.T) {
 	t.Parallel()
 	b := newBuilder(newSnapshot())
-	b.full = true
+	b.all()
 	c := newCompiler(b)
 	for i := range 10 {
 		c.row(rowOf(fmt.Sprint("tenant_id=t", i), fmt.Sprint("id=", i)))

@@ -10,7 +10,7 @@ import (
 // A feed is a Source that tells its rules one by one, and the next time only what changed, so that neither a million of
 // them nor ten changes among them cost more than they must.
 type feed interface {
-	// feed tells b all rules, and says so in b.full, or what changed since the mark that an earlier call returned; since
+	// feed tells b all rules, after b.all, or what changed since the mark that an earlier call returned; since
 	// is nil the first time.
 	feed(ctx context.Context, since any, b *builder) (mark any, err error)
 }
@@ -29,7 +29,7 @@ func ask(ctx context.Context, f feed, since any, b *builder) (mark any, err erro
 type whole struct{ Source }
 
 func (w whole) feed(ctx context.Context, _ any, b *builder) (any, error) {
-	b.full = true
+	b.all()
 	rules, err := w.Rules(ctx)
 	if err != nil {
 		return nil, err

@@ -103,7 +103,7 @@ func (s *SQLSource) feed(ctx context.Context, since any, b *builder) (any, error
 		}
 		mark.full = time.Now()
 	}
-	b.full = true
+	b.all()
 	return mark, l.read(ctx, "", nil, b)
 }
 
