@@ -3,10 +3,13 @@ package goredisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/sluicego/ratelimit"
 	"github.com/sluicego/ratelimit/lua"
 )
 
@@ -18,6 +21,8 @@ type queue struct {
 	// most is how many calls a batch holds. Of batches, eager are in flight at a time, or one more as free tells; one that
 	// is slow to come back does not count, so that a bad connection holds nobody up, but there are never more than limit.
 	most, eager, limit int
+
+	refused atomic.Pointer[refusal] // nil: not lately
 
 	mu         sync.Mutex // guards what follows
 	head, tail *call      // who waits
@@ -75,12 +80,41 @@ func (q *queue) do(ctx context.Context, c *call) error {
 		q.mu.Unlock()
 	}
 	if !c.wait(ctx) && !q.leave(c) {
-		return ended(ctx)
+		return q.gone(ctx)
 	}
 	if c.err != nil && ctx.Err() != nil { // which may be what failed it
-		return ended(ctx)
+		return q.gone(ctx)
 	}
 	return c.err
+}
+
+// A refusal is ErrMisconfigured from the server. Where it takes longer to arrive than callers wait, as that of a password
+// does on a new connection, they are told of the last one.
+type refusal struct {
+	err error
+	at  time.Time
+}
+
+// refusalAge is how long a refusal is told to those who did not wait for their own.
+const refusalAge = time.Second
+
+// gone is the error of a caller whose context has ended.
+func (q *queue) gone(ctx context.Context) error {
+	err := ended(ctx)
+	if r := q.refused.Load(); r != nil && time.Since(r.at) < refusalAge && errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", err, r.err)
+	}
+	return err
+}
+
+// note keeps what b was refused with.
+func (q *queue) note(b *batch) {
+	switch err := b.calls[0].err; {
+	case errors.Is(err, ratelimit.ErrMisconfigured):
+		q.refused.Store(&refusal{err, time.Now()})
+	case err == nil && q.refused.Load() != nil:
+		q.refused.Store(nil)
+	}
 }
 
 // free tells whether a batch may begin. Beside the eager ones it may be one more: where so many wait that the server and
@@ -152,6 +186,7 @@ func (q *queue) join(b *batch) {
 
 // end takes b out of flight and returns the batch that is to follow it, or nil.
 func (q *queue) end(b *batch) (next *batch) {
+	q.note(b)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := slices.Index(q.flying, b)

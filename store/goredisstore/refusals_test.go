@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -355,4 +356,57 @@ func TestGoexitOfALeader(t *testing.T) {
 	wg.Wait()
 	others.Wait()
 	leavesNone(t)
+}
+
+// A refusal that takes longer to arrive than anybody waits is told to those who come after, for else a password that was
+// rotated is taken for an outage. It is forgotten when the server answers, or after a second.
+func TestSlowRefusal(t *testing.T) {
+	var mood atomic.Value
+	mood.Store("refuses")
+	stub := redisserver.NewRawStub(t, func(_ int, args []string) redisserver.Reply {
+		switch {
+		case mood.Load() == "is silent":
+			return redisserver.Reply{}
+		case mood.Load() == "refuses":
+			late := make(chan struct{})
+			time.AfterFunc(20*time.Millisecond, func() { close(late) })
+			return redisserver.Error("WRONGPASS invalid username-password pair or user is disabled.").After(late)
+		}
+		if reply, ok := redisserver.Handshake(args); ok {
+			return reply
+		}
+		return admitted()
+	})
+	s := over(t, connect(t, &redis.UniversalOptions{Addrs: []string{stub.Addr}, Password: "old", ReadTimeout: 100 * time.Millisecond}), goredisstore.Options{})
+	hurried := func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		defer cancel()
+		_, err := take(ctx, s, "k")
+		return err
+	}
+	told := func() error {
+		err := hurried()
+		if errors.Is(err, ratelimit.ErrStoreUnavailable) {
+			t.Errorf("a refusal is an outage: %v", err)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ratelimit.ErrMisconfigured) {
+			return fmt.Errorf("%w, want the deadline and the refusal", err)
+		}
+		return nil
+	}
+	forgotten := func() error {
+		if err := hurried(); err == nil || errors.Is(err, ratelimit.ErrMisconfigured) {
+			return fmt.Errorf("%v, want a deadline alone", err)
+		}
+		return nil
+	}
+	eventually(t, told)
+	mood.Store("is silent")
+	eventually(t, forgotten)
+	mood.Store("refuses")
+	eventually(t, told)
+	mood.Store("is well")
+	eventually(t, hurried)
+	mood.Store("is silent")
+	eventually(t, forgotten)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // NewLazy returns a Store that connects in the background: rueidis.NewClient fails while Redis is down, and a service
-// should start all the same. It calls connect until that returns a client, with pauses that grow to about two seconds;
+// should start all the same. It calls connect until that returns a client, with pauses that grow to about half a second;
 // until then every decision is at once ErrStoreUnavailable, or ErrMisconfigured where the server refused. Close ends
 // that and closes the client. A nil connect or a Prefix with other bytes is an error.
 func NewLazy(connect func() (rueidis.Client, error), o Options) (*Store, error) {
@@ -68,7 +68,7 @@ type attempt struct {
 
 // try connects until that succeeds or ctx is done.
 func (l *lazy) try(ctx context.Context) {
-	const longest = 2 * time.Second
+	const longest = 500 * time.Millisecond
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, longest) {
 		client, err := l.connect()
 		if err == nil && client == nil {

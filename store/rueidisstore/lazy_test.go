@@ -112,11 +112,11 @@ func TestLazyBackoff(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		made := soFar()
-		if n := len(made); n < 1200 || n > 3600 {
+		if n := len(made); n < 4800 || n > 14_400 {
 			t.Errorf("%d attempts in an hour", n)
 		}
 		for i := 1; i < len(made); i++ {
-			if pause := made[i].Sub(made[i-1]); pause <= 0 || pause > 3*time.Second {
+			if pause := made[i].Sub(made[i-1]); pause <= 0 || pause > 750*time.Millisecond {
 				t.Errorf("a pause of %v", pause)
 			}
 		}
