@@ -189,9 +189,9 @@ type gift struct {
 	units    int64
 }
 
-// TestBoundOfOutages: where all instances lose the primary together and what they owe is charged before it decides again,
-// an outage adds no more than a unit an instance, for the fractions, and what the others had spent since an instance last
-// heard of the key.
+// TestBoundOfOutages: where all instances lose the primary together, come back together, and what they owe is charged before
+// it decides again, an outage adds no more than a unit an instance and one, for the fractions of the shares and of the
+// primary, and what the others had spent since an instance last heard of the key.
 func TestBoundOfOutages(t *testing.T) {
 	for _, l := range fleetLimits() {
 		for _, n := range []int{1, 2, 5} {
@@ -222,7 +222,7 @@ func TestBoundOfOutages(t *testing.T) {
 							}
 							clear(since)
 						}
-						outage := gift{from: time.Since(f.began), units: slices.Max(since) + int64(n)}
+						outage := gift{from: time.Since(f.began), units: slices.Max(since) + int64(n) + 1}
 						for _, one := range f.instances {
 							one.open(t)
 							one.primary.fail(down)
@@ -231,6 +231,7 @@ func TestBoundOfOutages(t *testing.T) {
 						for _, one := range f.instances {
 							one.open(t)
 						}
+						time.Sleep(1250*time.Millisecond + time.Microsecond) // the longest rest, so that they come back at one time
 						for _, one := range f.instances {
 							one.back(t)
 						}
