@@ -30,7 +30,7 @@ type admission struct {
 	units      int64
 }
 
-func newFleet(t testing.TB, n int, l ratelimit.Limit) *fleet {
+func newFleet(t testing.TB, n int, l ratelimit.Limit, openFor time.Duration) *fleet {
 	t.Helper()
 	share, err := ratelimit.Share(l, 1, int64(n))
 	if err != nil {
@@ -39,7 +39,7 @@ func newFleet(t testing.TB, n int, l ratelimit.Limit) *fleet {
 	f := &fleet{limit: l, share: share, began: time.Now()}
 	store := memstore.New(memstore.Options{})
 	for range n {
-		r := newRig(t, ratelimit.FallbackOptions{Instances: func() int { return n }})
+		r := newRig(t, ratelimit.FallbackOptions{Instances: func() int { return n }, OpenFor: openFor})
 		r.primary.store = store
 		f.instances = append(f.instances, r)
 	}
@@ -83,7 +83,7 @@ func (f *fleet) always(w time.Duration, forgot int64) int64 {
 // TestBoundNumbers: those of docs/fallback.md, and that shares sum to a limit and a unit each at most.
 func TestBoundNumbers(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 5, ratelimit.PerSecond(100))
+	f := newFleet(t, 5, ratelimit.PerSecond(100), 0)
 	if l, s, a := admits(f.limit, time.Second), 5*admits(f.share, time.Second), f.always(time.Second, 3); l != 200 || s != 200 || a != 700 {
 		t.Errorf("%d with the store, %d without, %d always", l, s, a)
 	}
@@ -144,7 +144,7 @@ func TestBoundWhateverFails(t *testing.T) {
 			seed := rand.Uint64()
 			synctest.Test(t, func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 0))
-				f := newFleet(t, n, l)
+				f := newFleet(t, n, l, 0)
 				forgot := int64(0)
 				hows := []func(context.Context) error{nil, nil, nil, down, hung, slow(3 * time.Millisecond), slow(10 * time.Millisecond)}
 				var wg sync.WaitGroup
@@ -193,13 +193,14 @@ type gift struct {
 // it decides again, an outage adds no more than a unit an instance and one, for the fractions of the shares and of the
 // primary, and what the others had spent since an instance last heard of the key.
 func TestBoundOfOutages(t *testing.T) {
+	const openFor = 8 * time.Millisecond // short, so that there is much to charge
 	for _, l := range fleetLimits() {
 		for _, n := range []int{1, 2, 5} {
 			for _, fresh := range []bool{true, false} {
 				seed := rand.Uint64()
 				synctest.Test(t, func(t *testing.T) {
 					r := rand.New(rand.NewPCG(seed, 0))
-					f := newFleet(t, n, l)
+					f := newFleet(t, n, l, openFor)
 					var outages []gift
 					since := make([]int64, n)
 					phase := func() {
@@ -231,7 +232,7 @@ func TestBoundOfOutages(t *testing.T) {
 						for _, one := range f.instances {
 							one.open(t)
 						}
-						time.Sleep(1250*time.Millisecond + time.Microsecond) // the longest rest, so that they come back at one time
+						time.Sleep(openFor*5/4 + time.Microsecond) // the longest rest, so that they come back at one time
 						for _, one := range f.instances {
 							one.back(t)
 						}
@@ -262,7 +263,7 @@ func TestBoundOfOutages(t *testing.T) {
 // TestFlapping runs in real time, for the race detector: 64 callers, a primary that comes and goes.
 func TestFlapping(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 4, ratelimit.Limit{Rate: 1000, Period: time.Second, Burst: 500})
+	f := newFleet(t, 4, ratelimit.Limit{Rate: 1000, Period: time.Second, Burst: 500}, 10*time.Millisecond)
 	stop := make(chan struct{})
 	var flaps, callers sync.WaitGroup
 	flaps.Go(func() {
