@@ -37,8 +37,6 @@ func BenchmarkFallback(b *testing.B) {
 	for name, store := range map[string]ratelimit.Store{"still": still{}, "memory": memstore.New(memstore.Options{})} {
 		b.Run(name+"/bare", func(b *testing.B) { take(b, store) })
 		b.Run(name+"/fallback", func(b *testing.B) {
-			r := newRig(b, ratelimit.FallbackOptions{})
-			r.primary.store = store
 			f, err := ratelimit.NewFallback(store, memstore.New(memstore.Options{}), ratelimit.FallbackOptions{Instances: func() int { return 5 }})
 			if err != nil {
 				b.Fatal(err)
