@@ -15,7 +15,7 @@ func TestKilled(t *testing.T) {
 		server := redisserver.Single(t)
 		Outage{
 			Connect: connect(Target{Addrs: []string{server.Addr}}),
-			Break:   server.Kill, Lasts: 800 * time.Millisecond, Mend: server.Restart, Lost: 1,
+			Break:   server.Kill, Lasts: 650 * time.Millisecond, Mend: server.Restart, Lost: 1,
 		}.Run(t)
 	})
 }

@@ -18,7 +18,7 @@ func TestStopped(t *testing.T) {
 		server := redisserver.Single(t)
 		Outage{
 			Connect: connect(Target{Addrs: []string{server.Addr}}),
-			Break:   server.Pause, Lasts: 800 * time.Millisecond, Mend: server.Resume,
+			Break:   server.Pause, Lasts: 650 * time.Millisecond, Mend: server.Resume,
 		}.Run(t)
 	})
 }

@@ -11,26 +11,26 @@ import (
 // What a network does between a fleet and a server that is well.
 func TestNetwork(t *testing.T) {
 	for name, o := range map[string]struct {
-		outage       Outage
-		break_, mend func(p *Proxy)
+		outage     Outage
+		harm, mend func(p *Proxy)
 	}{
 		"silent": {
-			Outage{Away: Wholly, Lasts: 800 * time.Millisecond},
+			Outage{Away: Wholly, Lasts: 650 * time.Millisecond},
 			(*Proxy).Silence,
 			(*Proxy).Speak,
 		},
 		"slower than the budget": {
-			Outage{Away: Wholly, Lasts: 800 * time.Millisecond, Options: ratelimit.FallbackOptions{Timeout: 40 * time.Millisecond}},
+			Outage{Away: Wholly, Lasts: 650 * time.Millisecond, Options: ratelimit.FallbackOptions{Timeout: 40 * time.Millisecond}},
 			func(p *Proxy) { p.Slow(50 * time.Millisecond) },
 			func(p *Proxy) { p.Slow(0) },
 		},
 		"slow, within the budget": {
-			Outage{Away: Not, Lasts: 800 * time.Millisecond, Options: ratelimit.FallbackOptions{Timeout: 500 * time.Millisecond}},
+			Outage{Away: Not, Lasts: 650 * time.Millisecond, Options: ratelimit.FallbackOptions{Timeout: 500 * time.Millisecond}},
 			func(p *Proxy) { p.Slow(50 * time.Millisecond) },
 			func(p *Proxy) { p.Slow(0) },
 		},
 		"reset after the write": {
-			Outage{Away: Wholly, Lasts: 800 * time.Millisecond},
+			Outage{Away: Wholly, Lasts: 650 * time.Millisecond},
 			func(p *Proxy) { p.CutReplies(true) },
 			func(p *Proxy) { p.CutReplies(false) },
 		},
@@ -45,7 +45,7 @@ func TestNetwork(t *testing.T) {
 				proxy := NewProxy(t, redisserver.Single(t).Addr)
 				outage := o.outage
 				outage.Connect = connect(Target{Addrs: []string{proxy.Addr}})
-				outage.Break = func() { o.break_(proxy) }
+				outage.Break = func() { o.harm(proxy) }
 				if o.mend != nil {
 					outage.Mend = func() { o.mend(proxy) }
 				}

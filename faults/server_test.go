@@ -19,21 +19,21 @@ func run(t *testing.T, server *redisserver.Server, args ...string) {
 // What an operator does to a server that goes on to answer.
 func TestOperated(t *testing.T) {
 	for name, o := range map[string]struct {
-		outage       Outage
-		break_, mend []string
+		outage     Outage
+		harm, mend []string
 	}{
 		"SCRIPT FLUSH": {Outage{Away: Not, Lasts: 200 * time.Millisecond}, []string{"SCRIPT", "FLUSH"}, nil},
 		"FLUSHALL":     {Outage{Away: Not, Lasts: 200 * time.Millisecond, Lost: 1}, []string{"FLUSHALL"}, nil},
 		// R73: with noeviction, which is the default, a script fails at its first write that may take memory. One that
 		// makes room by its first may go on.
 		"maxmemory": {
-			Outage{Away: Partly, Lasts: 800 * time.Millisecond},
+			Outage{Away: Partly, Lasts: 650 * time.Millisecond},
 			[]string{"CONFIG", "SET", "maxmemory", "1"},
 			[]string{"CONFIG", "SET", "maxmemory", "0"},
 		},
 		// READONLY: a failover that this client was not told of.
 		"demoted": {
-			Outage{Away: Wholly, Lasts: 800 * time.Millisecond},
+			Outage{Away: Wholly, Lasts: 650 * time.Millisecond},
 			[]string{"REPLICAOF", "127.0.0.1", "1"},
 			[]string{"REPLICAOF", "NO", "ONE"},
 		},
@@ -43,7 +43,7 @@ func TestOperated(t *testing.T) {
 				server := redisserver.Single(t)
 				outage := o.outage
 				outage.Connect = connect(Target{Addrs: []string{server.Addr}})
-				outage.Break = func() { run(t, server, o.break_...) }
+				outage.Break = func() { run(t, server, o.harm...) }
 				if o.mend != nil {
 					outage.Mend = func() { run(t, server, o.mend...) }
 				}
