@@ -61,9 +61,6 @@ func join(patterns []string) string {
 	for strings.Contains(p, "//") {
 		p = strings.ReplaceAll(p, "//", "/")
 	}
-	if p == "" {
-		return "/"
-	}
 	return p
 }
 

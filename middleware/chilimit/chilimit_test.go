@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,6 +49,9 @@ func newTap(t *testing.T) *tap { return &tap{t: t, key: chilimit.ByRoutePattern(
 
 func ok(http.ResponseWriter, *http.Request) {}
 
+// A wrapped router is one that is no *chi.Mux.
+type wrapped struct{ chi.Router }
+
 // tapped is a router with a tap wherever middleware can be.
 func tapped(p *tap) http.Handler {
 	root := chi.NewRouter()
@@ -74,6 +78,9 @@ func tapped(p *tap) http.Handler {
 	assets.Use(p.at("sub"))
 	assets.With(p.at("with")).Get("/*", ok)
 	root.With(p.at("round")).Mount("/assets", assets)
+	own := chi.NewRouter()
+	own.Get("/{x}", ok)
+	root.Mount("/own", wrapped{own})
 	plain := http.NewServeMux()
 	plain.Handle("/plain/{x}", p.at("plain")(http.HandlerFunc(ok)))
 	root.Mount("/plain", plain)
@@ -101,10 +108,18 @@ func TestR110Pattern(t *testing.T) {
 		{"GET", "/assets/", "GET /assets/*", "root round sub with"},
 		{"GET", "/assets", "GET /assets/*", "root round sub with"},
 		{"GET", "/plain/1", "GET /plain/*", "root plain"},
+		{"GET", "/own/1", "GET /own/{x}", "root"},
+		{"GET", "/users/1;a=b", "GET /users/{id}", "root with"},
+		{"GET", "/users/1?a=b", "GET /users/{id}", "root with"},
+		{"GET", "http://elsewhere.example/users/1", "GET /users/{id}", "root with"},
+		{"GET", "http://elsewhere.example", "GET /", "root"},
 		// Routes that there are not: one key, whatever the path.
 		{"GET", "/none", "GET unmatched", "root"},
 		{"GET", "/none/at/all", "GET unmatched", "root"},
 		{"GET", "//users", "GET unmatched", "root"},
+		{"GET", "/USERS/1", "GET unmatched", "root"},
+		{"GET", "/%75sers/1", "GET unmatched", "root"},
+		{"OPTIONS", "*", "OPTIONS unmatched", "root"},
 		{"PUT", "/users/1", "PUT unmatched", "root"},
 		{"GET", "/admin/blue/deep/leaf", "GET unmatched", "root round sub round2 sub2"},
 		{"BREW", "/users/1", "* unmatched", "root"},
@@ -224,6 +239,35 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s of %q: %d, want %d", c.path, c.key, w.Code, c.want)
 		}
 	}
+}
+
+// TestConcurrent asks one KeyFunc for many keys at once.
+func TestConcurrent(t *testing.T) {
+	t.Parallel()
+	key := chilimit.ByRoutePattern()
+	r := chi.NewRouter()
+	r.Use(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if got, _ := key(r); got != "route=GET /a/{"+r.URL.Query().Get("x")+"}" {
+				t.Errorf("%s: %q", r.URL, got)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	r.Route("/a", func(r chi.Router) {
+		r.Get("/{x}", ok)
+		r.Get("/{y:[0-9]+}", ok)
+	})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 20 {
+				r.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/a/b?x=x", nil))
+				r.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/a/1?x=y:[0-9]%2B", nil))
+			}
+		})
+	}
+	all.Wait()
 }
 
 func ExampleByRoutePattern() {

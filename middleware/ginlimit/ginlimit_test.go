@@ -218,6 +218,9 @@ func TestRefundOfHijack(t *testing.T) {
 		Refund: func(_ *http.Request, s int) int64 { status <- s; return 0 },
 	}))
 	router.GET("/", func(c *gin.Context) {
+		if err := http.NewResponseController(c.Writer).SetReadDeadline(time.Time{}); err != nil {
+			t.Error(err)
+		}
 		conn, _, err := c.Writer.Hijack()
 		if err != nil {
 			t.Error(err)

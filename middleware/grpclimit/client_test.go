@@ -155,6 +155,43 @@ func TestClientHoldsBack(t *testing.T) {
 	})
 }
 
+// TestClientIsBounded: of more methods than it remembers the last are not held back, until others are through.
+func TestClientIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const remembered = 1024
+		c := &grpclimit.Client{}
+		refused := refusal(codes.Unavailable, 10*time.Second)
+		s := newScript(t)
+		refuse := func(method string) {
+			s.answers = []error{refused}
+			if err := s.unary(t.Context(), c, method); !errors.Is(err, refused) {
+				t.Fatal(err)
+			}
+		}
+		took := func(method string) time.Duration {
+			start := time.Now()
+			if err := s.unary(t.Context(), c, method); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(start)
+		}
+		for i := range remembered {
+			refuse(fmt.Sprint("/", i))
+		}
+		refuse("/one more")
+		if d := took("/one more"); d != 0 {
+			t.Errorf("held back for %v", d)
+		}
+		if d := took("/0"); d < 10*time.Second {
+			t.Errorf("held back for %v, want 10s", d)
+		}
+		refuse("/one more")
+		if d := took("/one more"); d < 10*time.Second {
+			t.Errorf("held back for %v, want 10s", d)
+		}
+	})
+}
+
 // TestClientStream: a stream that is refused holds back the next, and is not opened again.
 func TestClientStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -65,15 +65,16 @@ type Options struct {
 // Interceptors may be chained: the metadata is then that of the tighter limiter. Units that an outer one spent stay spent
 // when an inner one denies; where that matters, give ratelimit.New both limits.
 func UnaryServerInterceptor(limiter ratelimit.Limiter, o Options) grpc.UnaryServerInterceptor {
-	s := newServer(limiter, o)
+	guard := newGuard(limiter, o)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		ctx, t, first := telling(ctx)
 		if first {
-			defer func() {
-				t.tell(func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
-			}()
+			defer t.tell(
+				func(md metadata.MD) error { return grpc.SetHeader(ctx, md) },
+				func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) },
+			)
 		}
-		if err := s.admit(ctx, info.FullMethod, req, t); err != nil {
+		if err := admit(ctx, guard, info.FullMethod, req, t); err != nil {
 			return nil, err
 		}
 		return handler(ctx, req)
@@ -82,7 +83,7 @@ func UnaryServerInterceptor(limiter ratelimit.Limiter, o Options) grpc.UnaryServ
 
 // StreamServerInterceptor is UnaryServerInterceptor for streams.
 func StreamServerInterceptor(limiter ratelimit.Limiter, o Options) grpc.StreamServerInterceptor {
-	s := newServer(limiter, o)
+	guard := newGuard(limiter, o)
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx, t, first := telling(ss.Context())
 		if first {
@@ -90,20 +91,15 @@ func StreamServerInterceptor(limiter ratelimit.Limiter, o Options) grpc.StreamSe
 			defer stream.tell()
 			ss = stream
 		}
-		if err := s.admit(ctx, info.FullMethod, nil, t); err != nil {
+		if err := admit(ctx, guard, info.FullMethod, nil, t); err != nil {
 			return err
 		}
 		return handler(srv, ss)
 	}
 }
 
-// A server is httplimit's Guard for calls.
-type server struct {
-	guard   *httplimit.Guard
-	options Options
-}
-
-func newServer(limiter ratelimit.Limiter, o Options) *server {
+// newGuard returns httplimit's Guard, for calls in the form that newRequest gives them.
+func newGuard(limiter ratelimit.Limiter, o Options) *httplimit.Guard {
 	h := httplimit.Options{
 		Key: o.Key, Headers: o.Headers, ResetFormat: o.ResetFormat, MaxWait: o.MaxWait, Clock: o.Clock, Logger: o.Logger,
 		OnError: func(_ http.ResponseWriter, r *http.Request, err error) (serve bool) {
@@ -122,19 +118,19 @@ func newServer(limiter ratelimit.Limiter, o Options) *server {
 	if o.Skip != nil {
 		h.Skip = func(r *http.Request) bool { return o.Skip(r.Context(), r.Pattern) }
 	}
-	return &server{httplimit.NewGuard(limiter, h), o}
+	return httplimit.NewGuard(limiter, h)
 }
 
 // admit returns nil for a call that is to be served, and notes in t where its client stands.
-func (s *server) admit(ctx context.Context, method string, req any, t *told) error {
+func admit(ctx context.Context, guard *httplimit.Guard, method string, req any, t *told) error {
 	c := &call{req: req}
 	r := newRequest(ctx, method, c)
-	d := s.guard.Decide(r, nil)
+	d := guard.Decide(r, nil)
 	switch {
 	case d.Skipped:
 		return nil
 	case d.Err != nil:
-		if s.guard.Write(nowhere{}, r, d) {
+		if guard.Write(nowhere{}, r, d) {
 			return nil
 		}
 		if c.err == nil { // ctx has ended, and OnError was not asked
@@ -142,7 +138,7 @@ func (s *server) admit(ctx context.Context, method string, req any, t *told) err
 		}
 		return c.err
 	}
-	s.guard.SetHeaders(t.fields, d)
+	guard.SetHeaders(t.fields, d)
 	if d.Result.Allowed {
 		return nil
 	}
