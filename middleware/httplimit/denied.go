@@ -57,7 +57,9 @@ func writeNoKey(w http.ResponseWriter, r *http.Request, err error) {
 			challenge = "Bearer"
 		}
 	}
-	w.Header()["Www-Authenticate"] = []string{challenge}
+	if h := w.Header(); len(h["Www-Authenticate"]) == 0 {
+		h["Www-Authenticate"] = []string{challenge}
+	}
 	writeProblem(w, r, http.StatusUnauthorized, `"title":"Unauthorized"`, detail, "")
 }
 

@@ -117,6 +117,10 @@ func TestMissingKeys(t *testing.T) {
 		"empty":         {empty, nil, 401, "ApiKey"},
 		"joined empty":  {httplimit.Join(empty), nil, 401, "ApiKey"},
 		"fail open":     {empty, httplimit.FailOpen, 401, "ApiKey"}, // an outage is something else
+		"own challenge": {empty, func(w http.ResponseWriter, _ *http.Request, _ error) bool {
+			w.Header().Set("WWW-Authenticate", "Basic")
+			return false
+		}, 401, "Basic"},
 		"own error": {func(*http.Request) (string, error) { return "", own }, func(_ http.ResponseWriter, _ *http.Request, err error) bool {
 			return err == own
 		}, 200, ""},
