@@ -52,16 +52,24 @@ func (x *index) shard(hash uint64) *shard { return &x.shards[hash%shards] }
 func (x *index) get(owner string, oh uint64, route string, rh uint64) hit {
 	hash := mix(oh, rh)
 	s := x.shard(hash)
-	if len(s.slots) == 0 {
-		return hit{}
+	if i, ok := s.locate(hash, owner, route); ok {
+		return hit{&s.slots[i], &s.ids[i]}
 	}
-	for i := s.start(hash); ; i = s.after(i) {
+	return hit{}
+}
+
+// locate returns the slot of an entry, and whether it is there; if not, it is the empty one that would be next.
+func (s *shard) locate(hash uint64, owner, route string) (i int, ok bool) {
+	if len(s.slots) == 0 {
+		return 0, false
+	}
+	for i = s.start(hash); ; i = s.after(i) {
 		e := &s.slots[i]
 		if e.hash == mark(hash) && e.of(owner) && e.route == route {
-			return hit{e, &s.ids[i]}
+			return i, true
 		}
 		if e.hash == empty {
-			return hit{}
+			return i, false
 		}
 	}
 }
@@ -109,33 +117,24 @@ func (x *index) put(e entry, id string) (added bool) {
 		x.grow(s)
 	}
 	s.own()
-	i := s.start(hash)
-	for ; s.slots[i].hash != empty; i = s.after(i) {
-		if at := &s.slots[i]; at.hash == e.hash && at.route == e.route && at.of(owner) {
-			*at, s.ids[i] = e, id
-			return false
-		}
-	}
+	i, there := s.locate(hash, owner, e.route)
 	s.slots[i], s.ids[i] = e, id
-	s.used++
-	return true
+	if !there {
+		s.used++
+	}
+	return !there
 }
 
 // drop takes out the entry of an owner and a route. It tells whether there was one.
 func (x *index) drop(owner, route string) bool {
-	e := x.find(owner, route).entry
-	if e == nil {
-		return false
+	hash := mix(x.hash(owner), x.hash(route))
+	s := x.shard(hash)
+	i, ok := s.locate(hash, owner, route)
+	if ok {
+		s.own()
+		s.slots[i], s.ids[i] = entry{hash: gone}, ""
 	}
-	s := x.shard(mix(x.hash(owner), x.hash(route)))
-	for i := range s.slots {
-		if &s.slots[i] == e {
-			s.own()
-			s.slots[i], s.ids[i] = entry{hash: gone}, ""
-			break
-		}
-	}
-	return true
+	return ok
 }
 
 // own makes the slots ones that may be changed.

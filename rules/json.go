@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -174,8 +175,10 @@ func (r *Rule) addLimits(list string, limits []jsonLimit) (field string, err err
 func strict(data []byte, v any) (field string, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err = d.Decode(v); err == nil && d.More() {
-		err = errors.New("something follows the value")
+	if err = d.Decode(v); err == nil {
+		if _, more := d.Token(); more != io.EOF {
+			err = errors.New("something follows the value")
+		}
 	}
 	if known := (*json.UnmarshalTypeError)(nil); errors.As(err, &known) {
 		return known.Field, fmt.Errorf("a %s is no %v", known.Value, known.Type)

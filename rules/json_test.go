@@ -48,7 +48,7 @@ func TestFile(t *testing.T) {
 	if set.snapshot.Load().own.find("shop-a", "create-order") != before {
 		t.Error("a file that did not change was loaded again")
 	}
-	for _, broken := range []string{"", "{", `{"rules": 1}`, `{"rulez": []}`, `{"rules": []} {}`, "\x00"} {
+	for _, broken := range []string{"", "{", `{"rules": 1}`, `{"rulez": []}`, `{"rules": []} {}`, `{"rules": []} }`, "\x00"} {
 		write(t, path, broken)
 		if err := set.Refresh(t.Context()); err == nil {
 			t.Errorf("%q is no error", broken)

@@ -232,6 +232,25 @@ func TestShadow(t *testing.T) {
 	}
 }
 
+// TestShadowBeforeDenyCache: the cache has nothing to remember of a shadow, so that each call reaches the store.
+func TestShadowBeforeDenyCache(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Rule{Tenant: "shop", Limits: limits(bucket("", 2, 1)), Mode: Shadow})
+	cache, err := ratelimit.NewDenyCache(b.store, ratelimit.DenyCacheOptions{Clock: b.clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := b.set.Limiter(cache)
+	if n := admitted(t, l, key, 6); n != 6 || b.store.calls != 6 {
+		t.Errorf("%d of 6 admitted, the store asked %d times", n, b.store.calls)
+	}
+	b.rules(Rule{Tenant: "shop", Limits: limits(bucket("", 2, 1))})
+	b.asked()
+	if n := admitted(t, l, key, 6); n != 0 || b.store.calls != 1 {
+		t.Errorf("enforced: %d of 6 admitted, the store asked %d times; want 0 and once", n, b.store.calls)
+	}
+}
+
 // TestEnforcePercent: a client is either in or out, on every route and in every set.
 func TestEnforcePercent(t *testing.T) {
 	t.Parallel()

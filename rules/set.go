@@ -28,8 +28,9 @@ type Options struct {
 	// OnError is told of each load that failed and each rule that was skipped, a *RuleError, once until it changes.
 	// Nil means that nobody is told. It is called by the set's goroutine alone, which waits for it.
 	OnError func(error)
-	// OnShadow is told of each decision of a rule in Shadow: what it came to, or the error. It is called in the call, by
-	// many goroutines, and must be quick. key is the call's, and may be a secret or personal data. Nil means that nobody is told.
+	// OnShadow is told of each decision of a rule in Shadow: what it came to, or the error. A denial tells no RetryAfter but
+	// Never. It is called in the call, by many goroutines, and must be quick. key is the call's, and may be a secret or
+	// personal data. Nil means that nobody is told.
 	OnShadow func(rule Rule, key string, would ratelimit.Result, err error)
 	// Clock tells the time for Expires and Age; nil means time.Now.
 	Clock func() time.Time
