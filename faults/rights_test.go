@@ -2,6 +2,7 @@ package faults
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func TestRefused(t *testing.T) {
 				f := Outage{
 					Connect: connect(Target{Addrs: []string{server.Addr}, Username: "app", Password: "app"}),
 					// A refusal that comes too late is an outage to those who wait for it.
-					Options: ratelimit.FallbackOptions{Mode: ratelimit.FailOpen, Timeout: time.Second},
+					Options: ratelimit.FallbackOptions{Mode: ratelimit.FailOpen, Timeout: time.Second, OpenFor: 100 * time.Millisecond},
 					Break: func() {
 						user(args[0]...)
 						// Who is in stays in until then, unless switched off. The tests' own user is another.
@@ -100,4 +101,35 @@ func TestModes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that comes back from an outage and refuses: the door, which the outage opened, is shut.
+func TestBackAndRefuses(t *testing.T) {
+	each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
+		var refuses atomic.Bool
+		stub := redisserver.NewStub(t, func(int, []string) redisserver.Reply {
+			if refuses.Load() {
+				return redisserver.Error("NOPERM this user has no permissions to run the 'evalsha' command")
+			}
+			return left()
+		})
+		f := NewFleet(t, connect(Target{Addrs: []string{stub.Addr}}),
+			ratelimit.FallbackOptions{Mode: ratelimit.FailOpen, Timeout: timeout, OpenFor: openFor, MinCalls: callers, Window: window})
+		f.Load()
+		f.AwaitStore(t, time.Now())
+		stub.Down()
+		if err := Poll(patience, f.open); err != nil {
+			t.Fatal(err)
+		}
+		refuses.Store(true)
+		stub.Up()
+		up := time.Now()
+		f.goOn(t, 2*time.Second)
+		f.Stop()
+		all := f.All().Since(up.Add(time.Second))
+		open, local := all.By(ratelimit.SourceFailOpen), all.By(ratelimit.SourceFallback)
+		if n, _ := f.Mistakes(); f.Stall() <= calm && (open > 0 || local == 0) || n == 0 {
+			t.Errorf("a second after its return %d decisions are open, %d local; told of %d mistakes", open, local, n)
+		}
+	})
 }
