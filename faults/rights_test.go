@@ -133,3 +133,28 @@ func TestBackAndRefuses(t *testing.T) {
 		}
 	})
 }
+
+// R72: a refusal that takes longer to arrive than callers wait is an outage until one has arrived, and none after that.
+func TestSlowRefusal(t *testing.T) {
+	each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
+		stub := redisserver.NewRawStub(t, func(_ int, args []string) redisserver.Reply {
+			if args[0] == "HELLO" || args[0] == "AUTH" {
+				late := make(chan struct{})
+				time.AfterFunc(10*time.Millisecond, func() { close(late) })
+				return redisserver.Error("WRONGPASS invalid username-password pair or user is disabled.").After(late)
+			}
+			return redisserver.Error("NOAUTH Authentication required.")
+		})
+		f := NewFleet(t, connect(Target{Addrs: []string{stub.Addr}, Username: "app", Password: "old"}), ratelimit.FallbackOptions{Mode: ratelimit.FailOpen})
+		f.Load()
+		f.goOn(t, 4*time.Second)
+		f.Stop()
+		late := f.All().Since(f.All()[0].Start.Add(3 * time.Second))
+		if n, local := late.By(ratelimit.SourceFailOpen), late.By(ratelimit.SourceFallback); n > 0 || local == 0 {
+			t.Errorf("%d decisions were open, and %d local", n, local)
+		}
+		if n, err := f.Mistakes(); n == 0 || !errors.Is(err, ratelimit.ErrMisconfigured) {
+			t.Errorf("told of %d mistakes in the set-up, %v", n, err)
+		}
+	})
+}
