@@ -78,7 +78,8 @@ BEGIN
 	RETURN NEW;
 END $$;
 
-CREATE OR REPLACE FUNCTION rate_limit_rule_gone() RETURNS trigger LANGUAGE plpgsql AS $$
+-- The search_path is that of who runs this, so that the tables are found from any.
+CREATE OR REPLACE FUNCTION rate_limit_rule_gone() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
 	IF TG_OP = 'DELETE' OR (OLD.tenant_id, OLD.route_id, OLD.tier) IS DISTINCT FROM (NEW.tenant_id, NEW.route_id, NEW.tier) THEN
 		INSERT INTO rate_limit_gone (tenant_id, route_id, tier) VALUES (OLD.tenant_id, OLD.route_id, OLD.tier);
@@ -86,7 +87,7 @@ BEGIN
 	RETURN NULL;
 END $$;
 
-CREATE OR REPLACE FUNCTION rate_limit_tenant_gone() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rate_limit_tenant_gone() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
 	IF TG_OP = 'DELETE' OR OLD.tenant_id <> NEW.tenant_id THEN
 		INSERT INTO rate_limit_gone (tenant_id) VALUES (OLD.tenant_id);
@@ -94,14 +95,14 @@ BEGIN
 	RETURN NULL;
 END $$;
 
-CREATE OR REPLACE FUNCTION rate_limit_all_gone() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rate_limit_all_gone() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
 	INSERT INTO rate_limit_gone DEFAULT VALUES;
 	RETURN NULL;
 END $$;
 
 -- Once a statement: wakes who listens, and forgets what was deleted long ago.
-CREATE OR REPLACE FUNCTION rate_limit_notify() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rate_limit_notify() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
 	DELETE FROM rate_limit_gone WHERE ctid = ANY (ARRAY(
 		SELECT ctid FROM rate_limit_gone WHERE gone_at < clock_timestamp() - interval '2 days' LIMIT 1000 FOR UPDATE SKIP LOCKED));

@@ -69,7 +69,7 @@ const (
 // A sqlMark is where a load left off.
 type sqlMark struct {
 	at      time.Time // by the server's clock
-	full    time.Time // when all was read, by ours
+	full    time.Time // when all was read, likewise
 	probe   string    // the triggers as they were
 	columns string
 }
@@ -91,17 +91,20 @@ func (s *SQLSource) feed(ctx context.Context, since any, b *builder) (any, error
 		return nil, err
 	}
 	defer l.close()
-	mark := sqlMark{full: time.Now(), columns: l.columns}
+	mark := sqlMark{columns: l.columns}
 	mark.at, mark.probe = l.probe(ctx) // before the rows, so that the next load begins before they were read
+	mark.full = mark.at
 	last, _ := since.(sqlMark)
 	if last.probe != "" && last.probe == mark.probe && last.columns == mark.columns &&
-		!mark.at.Before(last.at) && mark.full.Sub(last.full) < fullEvery {
-		mark.full = last.full
+		!mark.at.Before(last.at) && mark.at.Sub(last.full) < fullEvery {
 		all, err := l.changes(ctx, last.at.Add(-overlap), overlap, b)
-		if err != nil || !all {
-			return mark, err
+		if err != nil {
+			return nil, err
 		}
-		mark.full = time.Now()
+		if !all {
+			mark.full = last.full
+			return mark, nil
+		}
 	}
 	b.all()
 	return mark, l.read(ctx, "", nil, b)

@@ -160,6 +160,9 @@ func TestIncremental(t *testing.T) {
 	step("update with a stale time", "UPDATE rate_limit_rule SET capacity = 8, updated_at = '2000-01-01' WHERE tenant_id = 'new'", map[string]int64{"new": 8})
 	step("delete", "DELETE FROM rate_limit_rule WHERE tenant_id IN ('new', 't1')", map[string]int64{"new": 7, "t1": 7, "t2": 1})
 	step("again", insert+"('new', 'r', 5, 1)", map[string]int64{"new": 5})
+	step("by who does not see the tables", "BEGIN; SET LOCAL search_path = pg_catalog; UPDATE public.rate_limit_rule SET capacity = 6 WHERE tenant_id = 'new'; DELETE FROM public.rate_limit_rule WHERE tenant_id = 't3'; COMMIT",
+		map[string]int64{"new": 6, "t3": 7})
+	step("back", "UPDATE rate_limit_rule SET capacity = 5 WHERE tenant_id = 'new'", map[string]int64{"new": 5})
 	step("move", "UPDATE rate_limit_rule SET tenant_id = 'moved' WHERE tenant_id = 'new'", map[string]int64{"new": 7, "moved": 5})
 	step("tier", "INSERT INTO rate_limit_rule (tier, route_id, capacity, refill_per_second) VALUES ('gold', '*', 50, 1); INSERT INTO rate_limit_tenant VALUES ('g', 'gold'), ('h', 'gold')",
 		map[string]int64{"g": 50, "h": 50})
