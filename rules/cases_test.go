@@ -163,6 +163,33 @@ func TestR128(t *testing.T) {
 	}
 }
 
+// TestR128Lease: a lease taken under the old limit decides nothing under a new one, and while all is denied.
+func TestR128Lease(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Rule{Tenant: "shop", Limits: perSecond(30)})
+	lease, err := ratelimit.NewLease(b.store, ratelimit.LeaseOptions{Size: 10, Clock: b.clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Close()
+	l := b.set.Limiter(lease)
+	for range 20 {
+		admitted(t, l, key, 1)
+		b.clock.move(time.Second / 60)
+	}
+	b.rules(Rule{Tenant: "shop", Mode: DenyAll})
+	if n := admitted(t, l, key, 10); n != 0 {
+		t.Errorf("%d of 10 admitted by a lease under a rule that denies all", n)
+	}
+	for _, rate := range []int64{100, 150} {
+		b.rules(Rule{Tenant: "shop", Limits: perSecond(rate)})
+		b.clock.move(2 * time.Second)
+		if n := admitted(t, l, key, 300); n != int(rate) {
+			t.Errorf("%d admitted under %d", n, rate)
+		}
+	}
+}
+
 // TestTwoFleets with old and new rules against one key do not flap it: each decides under its own limit, and the two
 // together admit no more than the larger.
 func TestTwoFleets(t *testing.T) {
