@@ -49,7 +49,7 @@ func All(ctx context.Context, checks ...Check) (Result, error) {
 			res.Taken = 0 // admitted without a count: giving it back would be a gift
 		}
 		taken = append(taken, res.Taken)
-		if i == 0 || res.Remaining < bound.Remaining {
+		if bound.Limit == 0 || res.Limit > 0 && res.Remaining < bound.Remaining { // 0 is no limit at all
 			bound = res
 			bound.Taken = c.Cost
 		}

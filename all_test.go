@@ -97,6 +97,20 @@ func TestAllGivingBackIsBounded(t *testing.T) {
 	}
 }
 
+// What no limit holds for does not speak for the others.
+func TestAllWithoutALimit(t *testing.T) {
+	t.Parallel()
+	l := must(t, memstore.New(memstore.Options{}), ratelimit.PerMinute(10))
+	off := ratelimit.LimiterFunc(func(context.Context, string, int64) (ratelimit.Result, error) {
+		return ratelimit.Result{Allowed: true}, nil
+	})
+	for _, checks := range [][]ratelimit.Check{{{off, "k", 0}, {l, "k", 1}}, {{l, "k", 1}, {off, "k", 0}}} {
+		if res, err := ratelimit.All(t.Context(), checks...); err != nil || res.Limit != 10 || res.Remaining == 0 {
+			t.Errorf("%+v, %v", res, err)
+		}
+	}
+}
+
 func TestAllRefuses(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})

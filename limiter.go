@@ -58,7 +58,7 @@ const Never time.Duration = math.MaxInt64
 // Remaining and ResetAfter are 0.
 type Result struct {
 	Allowed    bool
-	Limit      int64         // most that can be spent at once from rest
+	Limit      int64         // most that can be spent at once from rest; 0 where no limit holds
 	Remaining  int64         // what could be spent right after this decision, 0 <= Remaining <= Limit, rounded down
 	RetryAfter time.Duration // 0 if Allowed; else the shortest wait after which the same cost fits; Never if it never will
 	ResetAfter time.Duration // until the key is as if unused

@@ -28,6 +28,8 @@ func (g *Guard) deny(w http.ResponseWriter, r *http.Request, res ratelimit.Resul
 	name := string(appendName(nil, res.Name))
 	detail := fmt.Sprintf("The limit %s has no room for this request.", name)
 	switch {
+	case res.Limit == 0:
+		detail = "No requests of this kind are admitted."
 	case res.RetryAfter == ratelimit.Never:
 		detail = fmt.Sprintf("This request costs more than the limit %s can ever hold: it does not help to wait.", name)
 	case retrySeconds(&res) == 1:

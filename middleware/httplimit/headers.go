@@ -100,9 +100,9 @@ func (g *Guard) legacy(h http.Header, f *fields, b []byte, res *ratelimit.Result
 	return f.add(b, resetField, max(0, reset))
 }
 
-// counted tells whether res knows what remains.
+// counted tells whether res knows what remains. Limit is 0 where none holds.
 func counted(res *ratelimit.Result) bool {
-	return res.Source != ratelimit.SourceFailOpen && res.Source != ratelimit.SourceFailClosed && res.RetryAfter != ratelimit.Never
+	return res.Limit > 0 && res.Source != ratelimit.SourceFailOpen && res.Source != ratelimit.SourceFailClosed && res.RetryAfter != ratelimit.Never
 }
 
 // retrySeconds is the Retry-After of a denial. 0 would send the client straight back.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"math/rand/v2"
 	"net/http"
@@ -447,3 +448,15 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 var errOutage = fmt.Errorf("%w: %w", ratelimit.ErrStoreUnavailable, errors.New("connection refused"))
+
+// TestNoLimit: where no limit holds there is nothing to tell, and a denial then is no matter of waiting.
+func TestNoLimit(t *testing.T) {
+	t.Parallel()
+	none := []string{"X-RateLimit-Limit", "", "X-RateLimit-Remaining", "", "X-RateLimit-Reset", "", "RateLimit", "", "Retry-After", ""}
+	want(t, ask(saying(ratelimit.Result{Allowed: true, Taken: 1}, nil), httplimit.Options{}), 200, none...)
+	res := ask(saying(ratelimit.Result{RetryAfter: ratelimit.Never}, nil), httplimit.Options{})
+	want(t, res, 429, none...)
+	if body, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(body), "No requests of this kind") {
+		t.Errorf("%s, %v", body, err)
+	}
+}
