@@ -3,7 +3,7 @@
 // much was admitted and how long it took, and a drawing of it all is left in an SVG file.
 //
 //	go run ./examples/outage
-//	go run ./examples/outage -instances 3 -limit 500 -down 10s -svg /tmp/outage.svg
+//	go run ./examples/outage -instances 3 -limit 500 -down 10s
 package main
 
 import (
