@@ -155,7 +155,7 @@ func (c *Client) leaveAlone(ctx context.Context, place string) error {
 	}
 }
 
-// heed holds calls back if err asks for it, and returns for how long it does.
+// heed holds calls back if err asks for it, and returns for how long it does; asked is false where nothing is held back.
 func (c *Client) heed(err error, target, method string) (wait time.Duration, asked bool) {
 	if wait, asked = retryDelay(err); !asked {
 		return 0, false
@@ -174,7 +174,11 @@ func (c *Client) heed(err error, target, method string) (wait time.Duration, ask
 		}
 	}
 	until := now.Add(min(wait, c.maxWait()))
-	if before, known := c.held[place]; until.After(before) && (known || len(c.held) < maxHeld) {
+	before, known := c.held[place]
+	if !known && len(c.held) >= maxHeld {
+		return wait, false // or the call would be made again at once
+	}
+	if until.After(before) {
 		c.held[place] = until
 	}
 	return wait, true

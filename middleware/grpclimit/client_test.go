@@ -297,3 +297,20 @@ func (stream) Trailer() metadata.MD         { return nil }
 func (stream) CloseSend() error             { return nil }
 func (stream) Context() context.Context     { return context.Background() }
 func (stream) SendMsg(any) error            { return nil }
+
+// TestClientRepeatsNothingAtOnce: a call that nothing would hold back is not made again.
+func TestClientRepeatsNothingAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newScript(t), &grpclimit.Client{}
+		for i := range 1024 { // all that it remembers
+			s.answers = []error{refusal(codes.Unavailable, 10*time.Second)}
+			if err := s.unary(t.Context(), c, fmt.Sprint("/", i)); err == nil {
+				t.Fatal("no error")
+			}
+		}
+		s.calls, s.answers = nil, []error{refusal(codes.ResourceExhausted, 10*time.Second)}
+		if err := s.unary(t.Context(), c, say); status.Code(err) != codes.ResourceExhausted || len(s.calls) != 1 {
+			t.Errorf("calls at %v, error %v", s.calls, err)
+		}
+	})
+}

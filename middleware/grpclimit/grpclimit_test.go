@@ -115,6 +115,19 @@ func TestR26Never(t *testing.T) {
 	wantMD(t, a.header, "x-ratelimit-remaining", "1")
 }
 
+// TestNoLimit: where none is held a denial is no matter of cost.
+func TestNoLimit(t *testing.T) {
+	t.Parallel()
+	none := ratelimit.LimiterFunc(func(context.Context, string, int64) (ratelimit.Result, error) {
+		return ratelimit.Result{RetryAfter: ratelimit.Never}, nil
+	})
+	a := call(t, serve(t, &echo{}, nil, limit{none, grpclimit.Options{}}), say)
+	retry, quota := details(t, a.err)
+	if status.Code(a.err) != codes.ResourceExhausted || retry != nil || len(quota.GetViolations()) != 1 || strings.Contains(a.err.Error(), "cost") {
+		t.Errorf("%v, %v, %v", a.err, retry, quota)
+	}
+}
+
 // TestR116Errors: an outage is no quota.
 func TestR116Errors(t *testing.T) {
 	t.Parallel()
@@ -215,7 +228,8 @@ func TestHandlersMetadata(t *testing.T) {
 	e.say = func(ctx context.Context) error { return grpc.SendHeader(ctx, own) }
 	a := call(t, conn, say)
 	wantMD(t, a.header, "own", "1", "x-ratelimit-remaining", "")
-	wantMD(t, a.trailer, "x-ratelimit-remaining", "97")
+	// The draft wants its fields nowhere in a trailer.
+	wantMD(t, a.trailer, "x-ratelimit-remaining", "97", "ratelimit", "", "ratelimit-policy", "")
 	// A stream without a message.
 	e.chat = func(grpc.ServerStream) error { return status.Error(codes.NotFound, "") }
 	wantMD(t, call(t, conn, chat).header, "x-ratelimit-remaining", "96")

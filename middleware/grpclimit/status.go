@@ -53,6 +53,9 @@ func denied(res ratelimit.Result) error {
 	failure := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{quota}}
 	if res.RetryAfter == ratelimit.Never {
 		quota.Description = "the call costs more than the limit can ever hold: it does not help to wait"
+		if res.Limit == 0 {
+			quota.Description = "no calls of this kind are admitted"
+		}
 		return withDetails(codes.ResourceExhausted, fmt.Sprintf("ratelimit: limit %s: %s", name, quota.Description), failure)
 	}
 	quota.Description = "the limit has no room for the call"

@@ -39,6 +39,8 @@ func (t *told) tell(header func(metadata.MD) error, trailer func(metadata.MD)) {
 			md[strings.ToLower(name)] = values
 		}
 		if header(md) != nil {
+			delete(md, "ratelimit") // which the draft allows in no trailer
+			delete(md, "ratelimit-policy")
 			trailer(md)
 		}
 	})

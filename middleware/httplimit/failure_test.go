@@ -188,6 +188,56 @@ func TestMaxWait(t *testing.T) {
 	})
 }
 
+// TestR116MaxWaitIsForDenials: what MaxWait cuts short is a wait for room. A store that has not answered by then is asked
+// without it, so an outage is still an outage, and a decision that comes late is still a decision.
+func TestR116MaxWaitIsForDenials(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		o := httplimit.Options{MaxWait: 100 * time.Millisecond, OnError: httplimit.FailOpen, Logger: textLogger(&log)}
+		away, err := ratelimit.NewTokenBucket(slow{hanging{}, time.Second, errOutage}, ratelimit.PerSecond(10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, ask(away, o), 200)
+		if !strings.Contains(log.String(), "ratelimit.Fallback") {
+			t.Errorf("an outage is logged as %q", &log)
+		}
+		log.Reset()
+		limit := ratelimit.Limit{Rate: 10, Period: time.Second, Burst: 1}
+		far, err := ratelimit.NewTokenBucket(slow{memstore.New(memstore.Options{}), 2 * time.Millisecond, nil}, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, ask(far, o), 200)
+		time.Sleep(time.Millisecond)
+		// The bucket has room after 97 ms of the 100; the answer of who asks then comes 1 ms too late.
+		want(t, ask(far, o), 200, "X-RateLimit-Remaining", "0")
+		if log.Len() > 0 {
+			t.Errorf("log %q", &log)
+		}
+	})
+}
+
+// A slow store answers after some time: with an error, if it has one.
+type slow struct {
+	ratelimit.Store
+	takes time.Duration
+	err   error
+}
+
+func (s slow) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+	select {
+	case <-ctx.Done():
+		return ratelimit.Result{}, ctx.Err()
+	case <-time.After(s.takes):
+	}
+	if s.err != nil {
+		return ratelimit.Result{}, s.err
+	}
+	return s.Store.Take(ctx, req)
+}
+
 // TestR142NoStallWhileTheStoreIsAway: over a Fallback, a store that never answers costs a page 5 ms at first and then
 // nothing, and limits hold.
 func TestR142NoStallWhileTheStoreIsAway(t *testing.T) {

@@ -24,7 +24,7 @@ func parseHop(s string) (netip.Addr, bool) {
 	} else if i := strings.IndexByte(s, ':'); i >= 0 && strings.IndexByte(s[i+1:], ':') < 0 {
 		host, port = s[:i], s[i:] // one colon: IPv4 and a port
 	}
-	if port != "" && (port[0] != ':' || !digits(port[1:])) {
+	if port != "" && (port[0] != ':' || !digits(port[1:]) && !obfuscated(port[1:])) {
 		return netip.Addr{}, false
 	}
 	a, err := netip.ParseAddr(host)
@@ -49,6 +49,21 @@ func trimBlanks(s string) string {
 func digits(s string) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// obfuscated tells whether s is a port as RFC 7239 lets a proxy hide it: "_" and a name.
+func obfuscated(s string) bool {
+	if len(s) < 2 || s[0] != '_' {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
 			return false
 		}
 	}

@@ -120,10 +120,11 @@ func (g *Guard) wait(ctx context.Context, key string, cost int64) (ratelimit.Res
 	limited, cancel := context.WithTimeout(ctx, g.options.MaxWait)
 	defer cancel()
 	res, err := ratelimit.Wait(limited, g.limiter, key, cost)
-	if ctx.Err() != nil || !errors.Is(err, ratelimit.ErrDeadline) && !errors.Is(err, ratelimit.ErrNever) {
+	late := errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ratelimit.ErrStoreUnavailable)
+	if ctx.Err() != nil || !late && !errors.Is(err, ratelimit.ErrNever) {
 		return res, err
 	}
-	if res.RetryAfter == 0 || time.Since(start) > time.Millisecond { // the store was not asked yet, or long ago
+	if res.RetryAfter == 0 || time.Since(start) > time.Millisecond { // the store has not answered, or long ago
 		return g.limiter.Allow(ctx, key, cost)
 	}
 	return res, nil

@@ -60,10 +60,19 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if retries == 0 {
 		retries = defaultRetries
 	}
-	sent := r
+	sent, last := r, (*http.Response)(nil)
 	for attempt := 0; ; attempt++ {
-		if err := t.await(r); err != nil {
+		err := t.await(r)
+		if err != nil {
 			closeBody(sent)
+			if last != nil && r.Context().Err() == nil {
+				return last, nil
+			}
+		}
+		if last != nil {
+			dispose(last)
+		}
+		if err != nil {
 			return nil, err
 		}
 		res, err := base.RoundTrip(sent)
@@ -87,11 +96,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 				return res, nil
 			}
 		}
-		// What is read to the end leaves its connection for others.
-		_, _ = io.CopyN(io.Discard, res.Body, maxDrain)
-		_ = res.Body.Close()
-		sent = again
+		sent, last = again, res
 	}
+}
+
+// dispose closes what is not the caller's to read. A body that is read to the end leaves its connection for others; one of
+// unknown length may have none.
+func dispose(res *http.Response) {
+	if 0 <= res.ContentLength && res.ContentLength <= maxDrain {
+		_, _ = io.CopyN(io.Discard, res.Body, maxDrain)
+	}
+	_ = res.Body.Close()
 }
 
 func (t *Transport) maxWait() time.Duration {

@@ -336,3 +336,66 @@ func FuzzTransport(f *testing.F) {
 		})
 	})
 }
+
+// TestTransportKeepsTheRefusal: if there is no room to repeat a request before its deadline, what the server said of it
+// is the answer, and can be read.
+func TestTransportKeepsTheRefusal(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		w := newWire(answer(429, "Retry-After: 1"))
+		l, err := ratelimit.NewTokenBucket(memstore.New(memstore.Options{}), ratelimit.PerMinute(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, "POST", "http://example.com/", strings.NewReader("body"))
+		res, err := (&httplimit.Transport{Base: w, Limiter: l}).RoundTrip(r)
+		if err != nil || res.StatusCode != 429 || len(w.got) != 1 {
+			t.Fatalf("%v after %d requests, error %v", res, len(w.got), err)
+		}
+		if got := text(t, res); got != "answer" || w.drained[0].closed {
+			t.Errorf("body %q, closed %v", got, w.drained[0].closed)
+		}
+		again := newWire(answer(429, "Retry-After: 3"))
+		gone, leave := context.WithCancel(t.Context())
+		time.AfterFunc(2*time.Second, leave)
+		r, _ = http.NewRequestWithContext(gone, "GET", "http://example.com/", nil)
+		if _, err := (&httplimit.Transport{Base: again}).RoundTrip(r); err != context.Canceled || !again.drained[0].closed {
+			t.Errorf("error %v, the response closed %v", err, again.drained[0].closed)
+		}
+	})
+}
+
+// TestTransportDoesNotReadOn: a refusal whose body has no end is not waited for.
+func TestTransportDoesNotReadOn(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		endless, sent := &body{Reader: drip{}}, 0
+		tr := &httplimit.Transport{Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			if sent++; sent > 1 {
+				return answer(200), nil
+			}
+			res := answer(429, "Retry-After: 8")
+			res.Body, res.ContentLength = endless, -1
+			return res, nil
+		})}
+		start := time.Now()
+		res, err := tr.RoundTrip(httptest.NewRequest("GET", "http://example.com/", nil))
+		if d := time.Since(start); err != nil || res.StatusCode != 200 || d > 9*time.Second || !endless.closed {
+			t.Errorf("%v after %v, error %v, closed %v", res, d, err, endless.closed)
+		}
+	})
+}
+
+// A drip gives a byte a second.
+type drip struct{}
+
+func (drip) Read(p []byte) (int, error) {
+	<-time.After(time.Second)
+	return 1, nil
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
