@@ -253,6 +253,15 @@ func TestR100Tightest(t *testing.T) {
 		}
 		want(t, do(h, r), 429, "X-RateLimit-Limit", "2", "X-RateLimit-Remaining", "0", "RateLimit", `"b";r=0;t=30`, "RateLimit-Policy", policy,
 			"Retry-After", "30")
+		if name == "192.0.2.1:1" { // one limiter spends from all or none
+			la, err := ratelimit.New(store, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res, err := la.Peek(t.Context(), "ip=192.0.2.1"); err != nil || res.Remaining != 98 {
+				t.Errorf("a has %d left after two of three, error %v", res.Remaining, err)
+			}
+		}
 	}
 	same := limiter(a)(limiter(a)(handler))
 	r := httptest.NewRequest("GET", "/", nil)

@@ -60,8 +60,11 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 func (f readerFrom) ReadFrom(src io.Reader) (int64, error) {
-	f.r.wrote(http.StatusOK)
-	return f.r.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	n, err := f.r.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	if n > 0 { // what copies nothing writes no status
+		f.r.wrote(http.StatusOK)
+	}
+	return n, err
 }
 
 func (p pusher) Push(target string, o *http.PushOptions) error {

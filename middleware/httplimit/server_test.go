@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/sluicego/ratelimit"
@@ -169,6 +171,47 @@ func eventually(t *testing.T, f func() bool) {
 	}
 }
 
+// TestR109UnixListener: peers of a server on a Unix socket are one key, or who their proxy says.
+func TestR109UnixListener(t *testing.T) {
+	t.Parallel()
+	for left, key := range map[string]httplimit.KeyFunc{
+		"987": httplimit.ByIP(),
+		"998": httplimit.ByIP(httplimit.TrustUnix()), // the third is the first again
+	} {
+		l, err := ratelimit.NewTokenBucket(memstore.New(memstore.Options{}), ratelimit.PerDay(10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &httptest.Server{Listener: listener, Config: &http.Server{
+			Handler: httplimit.New(l, httplimit.Options{Key: key})(http.HandlerFunc(serveNothing)),
+		}}
+		s.Start()
+		client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return net.Dial("unix", listener.Addr().String())
+		}}}
+		got := ""
+		for _, from := range []string{"192.0.2.1", "192.0.2.2", "6.6.6.6, 192.0.2.1"} {
+			r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://socket/", nil)
+			r.Header.Set("X-Forwarded-For", from)
+			res, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			got += res.Header.Get("X-RateLimit-Remaining")
+		}
+		if got != left {
+			t.Errorf("%s left, want %s", got, left)
+		}
+		client.CloseIdleConnections()
+		s.Close()
+	}
+}
+
 // TestServerSentEvents: each event arrives when it is flushed.
 func TestServerSentEvents(t *testing.T) {
 	t.Parallel()
@@ -215,6 +258,23 @@ func TestDownload(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 		eventually(t, func() bool { return left(t, l) == 2 })
+	})
+}
+
+// TestDownloadOfNothing: who copies nothing has not answered yet.
+func TestDownloadOfNothing(t *testing.T) {
+	t.Parallel()
+	protocols(t, func(t *testing.T, http2 bool) {
+		s, _, statuses := onServer(t, http2, 2, func(w http.ResponseWriter, _ *http.Request) {
+			if n, err := io.Copy(w, iotest.ErrReader(io.ErrUnexpectedEOF)); n != 0 || err == nil {
+				t.Errorf("%d bytes, error %v", n, err)
+			}
+			http.Error(w, "no answer from further in", http.StatusBadGateway)
+		})
+		want(t, send(t, s, "GET", "/", nil), 502)
+		if status := <-statuses; status != 502 {
+			t.Errorf("status %d, want 502", status)
+		}
 	})
 }
 

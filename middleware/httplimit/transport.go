@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -70,7 +71,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 		}
 		if last != nil {
-			dispose(last)
+			_ = last.Body.Close()
 		}
 		if err != nil {
 			return nil, err
@@ -96,18 +97,37 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 				return res, nil
 			}
 		}
+		setAside(res)
 		sent, last = again, res
 	}
 }
 
-// dispose closes what is not the caller's to read. A body that is read to the end leaves its connection for others; one of
-// unknown length may have none.
-func dispose(res *http.Response) {
-	if 0 <= res.ContentLength && res.ContentLength <= maxDrain {
-		_, _ = io.CopyN(io.Discard, res.Body, maxDrain)
+// setAside reads the body of res into memory, which leaves its connection to others, for as long as it may be what the
+// caller gets after all. A body of unknown length stays where it is: it may have no end.
+func setAside(res *http.Response) {
+	if res.ContentLength < 0 || res.ContentLength > maxDrain {
+		return
 	}
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxDrain))
 	_ = res.Body.Close()
+	res.Body = &aside{*bytes.NewReader(b), err}
 }
+
+// An aside is a body that was read, until err if there was one.
+type aside struct {
+	read bytes.Reader
+	err  error
+}
+
+func (a *aside) Read(p []byte) (int, error) {
+	n, err := a.read.Read(p)
+	if err != nil && a.err != nil {
+		err = a.err
+	}
+	return n, err
+}
+
+func (*aside) Close() error { return nil }
 
 func (t *Transport) maxWait() time.Duration {
 	if t.MaxWait > 0 {
