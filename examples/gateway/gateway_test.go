@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluicego/ratelimit"
 	"github.com/sluicego/ratelimit/examples/internal/curl"
-	"github.com/sluicego/ratelimit/middleware/httplimit"
 	"github.com/sluicego/ratelimit/rules"
 	"github.com/sluicego/ratelimit/store/memstore"
 	"github.com/sluicego/ratelimit/store/storetest/redisserver"
@@ -186,7 +185,7 @@ func TestProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := httplimit.New(limiter, httplimit.Options{Key: keys(known, routes)})(proxy(u, known))
+	h := guard(limiter, known)(proxy(u, known))
 	serve := func() *http.Response {
 		r := httptest.NewRequest(http.MethodGet, "/search?q=1", nil)
 		r.Header.Set(apiKey, "demo-b")
@@ -209,8 +208,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestDenyAll: who is shut out is told so, and not to come back later.
-func TestDenyAll(t *testing.T) {
+// TestGuard: who is shut out by a rule is not told to come back later; a preflight request has no API key, and is no exception.
+func TestGuard(t *testing.T) {
 	t.Parallel()
 	set, err := rules.New(t.Context(), rules.Static(rules.Rule{Tenant: "shop-a", Mode: rules.DenyAll}), rules.Options{Default: defaultRule})
 	if err != nil {
@@ -221,10 +220,15 @@ func TestDenyAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := httplimit.New(set.Limiter(memstore.New(memstore.Options{})), httplimit.Options{Key: keys(known, routes), Denied: denied})(http.NotFoundHandler())
-	for key, want := range map[string]int{"demo-a": http.StatusForbidden, "demo-b": http.StatusNotFound, "": http.StatusUnauthorized} {
+	h := guard(set.Limiter(memstore.New(memstore.Options{})), known)(http.NotFoundHandler())
+	for key, want := range map[string]int{"demo-a": http.StatusTooManyRequests, "demo-b": http.StatusNotFound, "": http.StatusUnauthorized} {
 		r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
 		r.Header.Set(apiKey, key)
+		if key == "" {
+			r.Method = http.MethodOptions
+			r.Header.Set("Origin", "https://shop.example")
+			r.Header.Set("Access-Control-Request-Method", http.MethodPost)
+		}
 		h.ServeHTTP(w, r)
 		if w.Code != want || w.Header().Get("Retry-After") != "" {
 			t.Errorf("%q: %d with %v; want %d", key, w.Code, w.Header(), want)

@@ -19,8 +19,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/sluicego/ratelimit/middleware/httplimit"
 )
 
 func main() {
@@ -34,8 +32,8 @@ func main() {
 	}
 }
 
-// run serves until ctx is done. A request goes one way: who is calling and for what (key), whether there is room
-// (httplimit), and on to the upstream (proxy).
+// run serves until ctx is done. A request goes one way: who is calling and for what, and whether there is room
+// (guard), and on to the upstream (proxy).
 func run(ctx context.Context, args []string, ready func(address string)) error {
 	c, err := parse(args)
 	if err != nil {
@@ -56,8 +54,8 @@ func run(ctx context.Context, args []string, ready func(address string)) error {
 	}
 	defer limits.close()
 
-	limit := httplimit.New(limits.limiter(), httplimit.Options{Key: keys(tenants, routes), Denied: denied})
-	servers := []server{{c.address, limit(proxy(upstream, tenants)), ready}}
+	guarded := guard(limits.limiter(), tenants)(proxy(upstream, tenants))
+	servers := []server{{c.address, guarded, ready}}
 	if c.admin != "" {
 		servers = append(servers, server{c.admin, limits.admin(), func(address string) {
 			slog.Info("gateway: admin", "address", address)

@@ -26,7 +26,7 @@ func (t *tally) TakeAll(ctx context.Context, reqs []ratelimit.Request) ([]rateli
 	if err != nil || len(results) > 0 {
 		source := ratelimit.SourceStore
 		for _, r := range results {
-			source = max(source, r.Source)
+			source = max(source, r.Source) // the store is the least
 		}
 		t.count(source, err)
 	}

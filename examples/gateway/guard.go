@@ -7,6 +7,14 @@ import (
 	"github.com/sluicego/ratelimit/middleware/httplimit"
 )
 
+// guard lets through what there is room for.
+func guard(limiter ratelimit.Limiter, t tenants) func(http.Handler) http.Handler {
+	return httplimit.New(limiter, httplimit.Options{
+		Key:  keys(t, routes),
+		Skip: func(*http.Request) bool { return false }, // browsers' preflight requests, which have no API key, get no further
+	})
+}
+
 // keys says whose limit a request spends from. Without an API key that we gave out there is none, and the answer is 401:
 // keys that somebody makes up get no buckets.
 func keys(t tenants, routes routeTable) httplimit.KeyFunc {
@@ -16,13 +24,5 @@ func keys(t tenants, routes routeTable) httplimit.KeyFunc {
 			return "", httplimit.ErrNoKey
 		}
 		return ratelimit.Key(tenant, routes.of(r)), nil
-	}
-}
-
-// denied answers tenants who are shut out altogether, by a rule of mode deny-all: waiting does not help them. All else is
-// httplimit's to answer.
-func denied(w http.ResponseWriter, _ *http.Request, res ratelimit.Result) {
-	if res.Limit == 0 && res.RetryAfter == ratelimit.Never {
-		http.Error(w, "Access is suspended.", http.StatusForbidden)
 	}
 }
