@@ -84,12 +84,14 @@ type Change struct {
 }
 
 // Diff tells what would change from old rules to new ones, by tier, tenant and route. Which row a rule stands in, its ID, is no
-// difference. Bad rules are left out.
+// difference. Of two rules for one place the first counts, as in a Set, and a rule that has become bad is no change: its last good
+// version stays.
 func Diff(old, new []Rule) []Change {
-	was, is := byPlace(old), byPlace(new)
+	was, _ := byPlace(old)
+	is, bad := byPlace(new)
 	var changes []Change
 	for p, r := range was {
-		if n := is[p]; n == nil || !same(r, n) {
+		if n := is[p]; n == nil && !bad[p] || n != nil && !same(r, n) {
 			changes = append(changes, Change{p.tenant, p.route, p.tier, r, n})
 		}
 	}
@@ -104,14 +106,19 @@ func Diff(old, new []Rule) []Change {
 	return changes
 }
 
-func byPlace(rules []Rule) map[place]*Rule {
-	by := make(map[place]*Rule, len(rules))
+func byPlace(rules []Rule) (good map[place]*Rule, bad map[place]bool) {
+	good, bad = make(map[place]*Rule, len(rules)), map[place]bool{}
 	for _, r := range rules {
-		if r.check() == nil {
-			by[place{r.Tenant, r.Tier, r.Route}] = &r
+		err := r.check()
+		p := place{r.Tenant, r.Tier, r.Route}
+		switch {
+		case err != nil:
+			bad[p] = true
+		case good[p] == nil:
+			good[p] = &r
 		}
 	}
-	return by
+	return good, bad
 }
 
 func same(a, b *Rule) bool {

@@ -78,6 +78,12 @@ func TestDiff(t *testing.T) {
 	if c := Diff(is, is); len(c) > 0 {
 		t.Errorf("of the same: %+v", c)
 	}
+	if c := Diff(was[:1], []Rule{was[0], {Tenant: "same", Limits: perSecond(9)}}); len(c) > 0 {
+		t.Errorf("a second rule for the same place, which never holds: %+v", c)
+	}
+	if c := Diff(was[:1], []Rule{{Tenant: "same", Limits: perSecond(0)}}); len(c) > 0 {
+		t.Errorf("a rule that became bad, whose last good version stays: %+v", c)
+	}
 }
 
 func TestValidate(t *testing.T) {

@@ -15,7 +15,7 @@ type builder struct {
 
 	next     *snapshot
 	count    int // of rules told, bad ones too
-	bad      map[place]*RuleError
+	bad      map[place]bool
 	reports  []*RuleError
 	policies map[string]*policy
 	texts    map[string]string
@@ -23,7 +23,7 @@ type builder struct {
 }
 
 func newBuilder(old *snapshot) *builder {
-	return &builder{old: old, bad: map[place]*RuleError{}, policies: map[string]*policy{}, texts: map[string]string{}}
+	return &builder{old: old, bad: map[place]bool{}, policies: map[string]*policy{}, texts: map[string]string{}}
 }
 
 // all says that all will be told, and forgets what was told before.
@@ -46,15 +46,15 @@ func (b *builder) snapshot() *snapshot {
 	return b.next
 }
 
-// put takes a rule, which may be bad.
-func (b *builder) put(r Rule) {
+// put takes a rule, which may be bad. It returns the policy of one that is not.
+func (b *builder) put(r Rule) *policy {
 	b.count++
 	if r.ID == "" {
 		r.ID = fmt.Sprintf("#%d", b.count)
 	}
 	if err := r.check(); err != nil {
 		b.refuse(place{r.Tenant, r.Tier, r.Route}, err)
-		return
+		return nil
 	}
 	b.scratch = appendPolicy(b.scratch[:0], &r)
 	p := b.policies[string(b.scratch)]
@@ -63,6 +63,7 @@ func (b *builder) put(r Rule) {
 		b.policies[string(b.scratch)] = p
 	}
 	b.add(place{r.Tenant, r.Tier, b.text(r.Route)}, r.ID, p)
+	return p
 }
 
 var errTwice = errors.New("another rule is for the same tenant, route and tier")
@@ -85,18 +86,18 @@ func (b *builder) add(p place, id string, what *policy) {
 
 // refuse takes a rule that is bad.
 func (b *builder) refuse(p place, err *RuleError) {
-	if p.tier != "" && p.tenant != Any || b.bad[p] != nil {
-		b.reports = append(b.reports, err) // it has no place
-		return
+	if !b.full && !b.bad[p] {
+		delete(b.snapshot().skipped, p)
 	}
-	b.bad[p] = err
+	b.bad[p] = true
 	b.skip(p, err)
 }
 
 // skip notes that a rule is skipped, and reports it if it was not already before, and for the same reason.
 func (b *builder) skip(p place, err *RuleError) {
-	b.snapshot().skipped[p] = err.Error()
-	if b.old.skipped[p] != err.Error() {
+	s, text := b.snapshot(), err.Error()
+	s.skipped[p] = append(slices.Clip(s.skipped[p]), text)
+	if !slices.Contains(b.old.skipped[p], text) {
 		b.reports = append(b.reports, err)
 	}
 }
@@ -134,11 +135,12 @@ func (b *builder) text(s string) string {
 // finish returns the next snapshot and the rules that were skipped now, and not already before for the same reason.
 func (b *builder) finish() (*snapshot, []*RuleError) {
 	s := b.snapshot()
-	if b.full {
-		for p := range b.bad {
-			if old := b.old.rule(p); old.entry != nil && s.rule(p).entry == nil { // its last good version stays
-				s.put(p, *old.id, old.policy)
-			}
+	for p := range b.bad {
+		if p.tenant != Any && p.tier != "" { // it has no place
+			continue
+		}
+		if old := b.old.rule(p); old.entry != nil && s.rule(p).entry == nil { // its last good version stays
+			s.put(p, *old.id, old.policy)
 		}
 	}
 	slices.SortFunc(b.reports, func(x, y *RuleError) int { return strings.Compare(x.ID, y.ID) })

@@ -123,6 +123,30 @@ func TestNothingChanged(t *testing.T) {
 	}
 }
 
+// TestBadAfterDrop: the last good version stays of a rule that a source tells to be bad after it told of a deletion, which may
+// have been of an older version.
+func TestBadAfterDrop(t *testing.T) {
+	t.Parallel()
+	b := newBuilder(newSnapshot())
+	b.all()
+	b.put(Rule{ID: "1", Tenant: "a", Route: "r", Limits: perSecond(3)})
+	now, _ := b.finish()
+	for range 2 {
+		b = newBuilder(now)
+		b.drop(place{tenant: "a", route: "r"})
+		b.put(Rule{ID: "1", Tenant: "a", Route: "r", Limits: perSecond(0)})
+		now, _ = b.finish()
+		if h := now.own.find("a", "r"); h.entry == nil || h.policy.limits[0].Rate != 3 || now.rules != 1 || len(now.skipped) != 1 {
+			t.Fatalf("%+v, %d rules, %v", h.entry, now.rules, now.skipped)
+		}
+	}
+	b = newBuilder(now)
+	b.drop(place{tenant: "a", route: "r"})
+	if now, _ = b.finish(); now.rules != 0 || len(now.skipped) != 0 {
+		t.Errorf("once it is gone: %d rules, %v", now.rules, now.skipped)
+	}
+}
+
 // TestMemory holds the set to what its comment says.
 func TestMemory(t *testing.T) {
 	const tenants, routes, plans = 20_000, 5, 5

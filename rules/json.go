@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sluicego/ratelimit"
 )
@@ -28,8 +29,8 @@ import (
 //	}
 //
 // tenant and route are "*" unless set. A limit that is shared stands in Rule.Shared. A rule that is wrong, by a field that
-// is unknown too, is skipped; its place in the file is its ID unless it has one. A file that is no JSON, as one that is
-// being written, is a failed load: write a new file and rename it.
+// is unknown or stands twice too, is skipped; its place in the file is its ID unless it has one. A file that is no JSON in UTF-8,
+// as one that is being written, is a failed load: write a new file and rename it.
 type FileSource struct{ path string }
 
 var _ TierSource = (*FileSource)(nil)
@@ -107,8 +108,11 @@ type jsonLimit struct {
 
 // decode reads a file. Each rule is read alone, so that a bad one costs no other.
 func decode(data []byte) ([]Rule, map[string]string, error) {
+	if !utf8.Valid(data) { // else a name would silently become another
+		return nil, nil, errors.New("it is not UTF-8")
+	}
 	var file struct {
-		Rules   []json.RawMessage `json:"rules"`
+		Rules   once              `json:"rules"`
 		Tenants map[string]string `json:"tenants"`
 	}
 	if _, err := strict(data, &file); err != nil {
@@ -127,6 +131,9 @@ func decode(data []byte) ([]Rule, map[string]string, error) {
 func decodeRule(data []byte) Rule {
 	var j jsonRule
 	field, err := strict(data, &j)
+	if err == nil {
+		field, err = twice(json.NewDecoder(bytes.NewReader(data)))
+	}
 	if err != nil {
 		_ = json.Unmarshal(data, &j) // as far as it goes: whose rule it was
 		return Rule{ID: j.ID, Tenant: j.Tenant, Route: j.Route, Tier: j.Tier, Invalid: &RuleError{Field: field, Err: err}}

@@ -48,7 +48,10 @@ func TestFile(t *testing.T) {
 	if set.snapshot.Load().own.find("shop-a", "create-order") != before {
 		t.Error("a file that did not change was loaded again")
 	}
-	for _, broken := range []string{"", "{", `{"rules": 1}`, `{"rulez": []}`, `{"rules": []} {}`, `{"rules": []} }`, "\x00"} {
+	for _, broken := range []string{
+		"", "{", `{"rules": 1}`, `{"rulez": []}`, `{"rules": []} {}`, `{"rules": []} }`, "\x00",
+		`{"rules": [{"tenant": "shop-a", "mode": "off"}], "rules": []}`, `{"rules": [{"tenant": "caf` + "\xe9" + `", "mode": "off"}]}`,
+	} {
 		write(t, path, broken)
 		if err := set.Refresh(t.Context()); err == nil {
 			t.Errorf("%q is no error", broken)
@@ -78,17 +81,19 @@ func TestR126(t *testing.T) {
 		return fmt.Sprintf(`{"rules": [%s, {"tenant": "b", "limits": [{"rate": 5, "period": "1s"}]}]}`, rule)
 	}
 	for rule, want := range map[string]string{
-		`{"id": "7", "tenant": "a", "limits": [{"rate": 98765432198765432198765, "period": "1h"}]}`:   "rule 7: limits.rate",
-		`{"id": "7", "tenant": "a", "limits": [{"rate": "5", "period": "1h"}]}`:                       "rule 7: limits.rate",
-		`{"id": "7", "tenant": "a", "limits": [{"rate": 1.5, "period": "1h"}]}`:                       "rule 7: limits.rate",
-		`{"id": "7", "tenant": "a", "limits": [{"rate": 0, "period": "1h"}]}`:                         "rule 7: limits[0]: ratelimit: invalid limit: Rate 0",
-		`{"id": "7", "tenant": "a", "limits": [{"rate": 5}]}`:                                         "rule 7: limits[0].period",
-		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "period": "1 h"}]}`:                        "rule 7: limits[0].period",
-		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "period": "1h", "algorithm": "gcra"}]}`:    "unknown",
-		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "per": "1h"}]}`:                            "rule 7: per: unknown field",
-		`{"tenant": "a", "limits": [{"rate": 5, "period": "1h", "name": "a b"}]}`:                     "rule rules[0]: limits[0]",
-		`{"id": "7", "tenant": "a", "mode": "on"}`:                                                    "rule 7: ",
-		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "period": "1h"}], "enforce_percent": 101}`: "rule 7: EnforcePercent",
+		`{"id": "7", "tenant": "a", "limits": [{"rate": 98765432198765432198765, "period": "1h"}]}`:                                "rule 7: limits.rate",
+		`{"id": "7", "tenant": "a", "limits": [{"rate": "5", "period": "1h"}]}`:                                                    "rule 7: limits.rate",
+		`{"id": "7", "tenant": "a", "limits": [{"rate": 1.5, "period": "1h"}]}`:                                                    "rule 7: limits.rate",
+		`{"id": "7", "tenant": "a", "limits": [{"rate": 0, "period": "1h"}]}`:                                                      "rule 7: limits[0]: ratelimit: invalid limit: Rate 0",
+		`{"id": "7", "tenant": "a", "limits": [{"rate": 5}]}`:                                                                      "rule 7: limits[0].period",
+		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "period": "1 h"}]}`:                                                     "rule 7: limits[0].period",
+		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "period": "1h", "algorithm": "gcra"}]}`:                                 "unknown",
+		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "per": "1h"}]}`:                                                         "rule 7: per: unknown field",
+		`{"tenant": "a", "limits": [{"rate": 5, "period": "1h", "name": "a b"}]}`:                                                  "rule rules[0]: limits[0]",
+		`{"id": "7", "tenant": "a", "mode": "on"}`:                                                                                 "rule 7: ",
+		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "period": "1h"}], "enforce_percent": 101}`:                              "rule 7: EnforcePercent",
+		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "period": "1h", "burst": 9}], "limits": [{"rate": 5, "period": "1h"}]}`: "rule 7: limits: it stands twice",
+		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "period": "1h", "rate": 6}]}`:                                           "rule 7: rate: it stands twice",
 		`{"id": "7", "tenant": "a"}`: "rule 7: Limits",
 		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "period": "1h"}], "expires": "soon"}`:                    "rule 7: ",
 		`{"id": "7", "tenant": "a", "limits": [{"rate": 5, "period": "1h"}, {"rate": 6, "period": "1h"}]}`:          "rule 7: Limits[1]",

@@ -205,7 +205,7 @@ func (l *limiter) all(ctx context.Context, reqs []ratelimit.Request) ([]ratelimi
 
 func (l *limiter) report(m *matter, would ratelimit.Result, err error) {
 	if f := l.set.options.OnShadow; f != nil {
-		f(m.rule(), m.key, would, err)
+		guard(func() { f(m.rule(), m.key, would, err) })
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -278,6 +279,40 @@ func TestAllowAllocates(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, key, 1) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// TestRace: calls and look-ups see one rule or another while all rules change, and never half of one.
+func TestRace(t *testing.T) {
+	t.Parallel()
+	src := &changing{}
+	set := newSet(t, src, byDefault())
+	l := set.Limiter(memstore.New(memstore.Options{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	for range 4 {
+		calls.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				tenant := fmt.Sprint("t", i%50)
+				if _, err := l.Allow(context.Background(), ratelimit.Key(tenant, "r"), 1); err != nil {
+					t.Error(err)
+				}
+				switch r, ok := set.Find(tenant, "r"); {
+				case !ok && r.Limits[0].Rate != 7, ok && (len(r.Limits) != 1 || r.ID != fmt.Sprint(r.Limits[0].Rate)):
+					t.Errorf("%+v", r)
+				}
+			}
+		})
+	}
+	for n := range 100 {
+		var rules []Rule
+		for i := range 40 {
+			rules = append(rules, Rule{ID: fmt.Sprint(n + 1), Tenant: fmt.Sprint("t", (i*7+n)%60), Limits: perSecond(int64(n + 1)), Mode: Mode(n % 4)})
+		}
+		src.set(nil, rules...)
+		refresh(t, set)
+	}
+	cancel()
+	calls.Wait()
 }
 
 // TestLimitsForIsTheCallers: what LimitsFor returns may be changed.

@@ -3,6 +3,7 @@ package rules
 import (
 	"bytes"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -57,10 +58,8 @@ func (c *compiler) row(r *row) {
 		c.b.add(place{tenant: string(tenant), route: c.b.text(string(route))}, string(r.cells[colID]), p)
 		return
 	}
-	rule := r.rule()
-	c.b.put(rule)
-	if err := rule.check(); err == nil {
-		c.policies[string(c.scratch)] = newPolicy(&rule)
+	if p := c.b.put(r.rule()); p != nil {
+		c.policies[string(c.scratch)] = p
 	}
 }
 
@@ -101,6 +100,9 @@ func (r *row) fill(rule *Rule) error {
 	if more := bytes.TrimSpace(r.cells[colMore]); len(more) > 0 {
 		var limits []jsonLimit
 		field, err := strict(more, &limits)
+		if err == nil {
+			field, err = twice(json.NewDecoder(bytes.NewReader(more)))
+		}
 		if err == nil {
 			field, err = rule.addLimits(columns[colMore], limits)
 		}
@@ -280,8 +282,14 @@ func (r *row) bool(column int) (bool, error) {
 	return v, nil
 }
 
-// parseTime reads a time as database/sql writes one, and as SQLite keeps one.
+// parseTime reads a time as database/sql writes one, and as SQLite keeps one. The end of time, in PostgreSQL, is never.
 func parseTime(text string) (time.Time, error) {
+	switch text {
+	case "infinity":
+		return time.Time{}, nil
+	case "-infinity":
+		return time.Unix(0, 0), nil
+	}
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999"} {
 		if t, err := time.Parse(layout, text); err == nil {
 			return t, nil

@@ -70,6 +70,12 @@ func TestRow(t *testing.T) {
 	if r := rowOf("tenant_id=NULL", "tier=gold").rule(); r.check() != nil || r.Tenant != Any || r.Tier != "gold" {
 		t.Errorf("a tier's: %+v", r)
 	}
+	if r := rowOf("expires_at=infinity").rule(); r.check() != nil || !r.Expires.IsZero() {
+		t.Errorf("until the end of time: %+v", r)
+	}
+	if r := rowOf("expires_at=-infinity").rule(); r.check() != nil || r.Expires.IsZero() || r.Expires.After(time.Unix(1, 0)) {
+		t.Errorf("from the beginning of time: %+v", r)
+	}
 	if r := rowOf("enforce_percent=0").rule(); r.Mode != Shadow || r.check() != nil {
 		t.Errorf("for nobody: %+v", r)
 	}
@@ -85,6 +91,7 @@ func TestBadRow(t *testing.T) {
 		"refill_per_second=1e-99", "refill_per_second=1e99", "refill_per_second=", "refill_per_second=x",
 		"algorithm=gcra", "algorithm=TOKEN-BUCKET", "period_seconds=0", "period_seconds=-1", "period_seconds=0.0000001", "period_seconds=31622401",
 		"period_seconds=0.0001", "name=a b", "name=é", "on_failure=explode", "shared=perhaps", "more_limits={}", "more_limits=[1]",
+		`more_limits=[{"name":"x","rate":1,"period":"1s","rate":2}]`,
 		`more_limits=[{"rate":0,"period":"1s"}]`, `more_limits=[{"rate":1}]`, `more_limits=[{"rates":1}]`, `more_limits=[`,
 		"cost=0", "cost=-1", "cost=x", "mode=on", "enforce_percent=101", "enforce_percent=-1", "expires_at=soon",
 		"route_id=", "tenant_id=", "tenant_id=NULL",
@@ -123,7 +130,7 @@ func TestCompiler(t *testing.T) {
 	if s.rules != 15 || len(skipped) != 1 || len(c.policies) != 4 {
 		t.Errorf("%d rules, %v, %d policies", s.rules, skipped, len(c.policies))
 	}
-	if a, b := s.own.find("t3", "r"), s.own.find("t9", "r"); a.policy != b.policy || *a.id != "3" || *b.id != "9" {
+	if a, b := s.own.find("t0", "r"), s.own.find("t9", "r"); a.policy != b.policy || *a.id != "0" || *b.id != "9" {
 		t.Errorf("%+v, %+v", a, b)
 	}
 	if e := s.own.find("z", "r"); e.policy.expires != time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -107,6 +108,7 @@ func (o *Options) validate() (hit, error) {
 	if o.Interval == 0 {
 		o.Interval = defaultInterval
 	}
+	o.Interval = min(o.Interval, math.MaxInt64/2) // a tenth may come to it
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
 	}
@@ -187,7 +189,11 @@ type Stats struct {
 // Stats returns counts of what was loaded last.
 func (s *Set) Stats() Stats {
 	at := s.snapshot.Load()
-	return Stats{Rules: at.rules, Skipped: len(at.skipped)}
+	stats := Stats{Rules: at.rules}
+	for _, why := range at.skipped {
+		stats.Skipped += len(why)
+	}
+	return stats
 }
 
 // Find returns the rule that holds for a tenant on a route, and whether the source has one: if not, it is
@@ -288,7 +294,7 @@ func (s *Set) answer(p *pass, err error) {
 	}
 }
 
-// load asks the source and has what it says hold. A panic of the source or of a hook is an error of the load.
+// load asks the source and has what it says hold. A panic of the source or of the clock is an error of the load.
 func (s *Set) load(ctx context.Context) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -317,6 +323,12 @@ func (s *Set) load(ctx context.Context) (err error) {
 
 func (s *Set) tell(err error) {
 	if s.options.OnError != nil {
-		s.options.OnError(err)
+		guard(func() { s.options.OnError(err) })
 	}
+}
+
+// guard keeps a panic of the caller's hook out of loads and decisions.
+func guard(hook func()) {
+	defer func() { _ = recover() }()
+	hook()
 }

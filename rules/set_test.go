@@ -157,6 +157,76 @@ func TestTwice(t *testing.T) {
 	}
 }
 
+// TestToldOnce: each bad rule is told once, however many are for one place, and again only when it changes.
+func TestToldOnce(t *testing.T) {
+	t.Parallel()
+	bad := func(rate int64) []Rule {
+		return []Rule{
+			{ID: "1", Tenant: "a", Limits: perSecond(1)},
+			{ID: "2", Tenant: "a", Limits: perSecond(2)},
+			{ID: "3", Tenant: "a", Limits: perSecond(3)},
+			{ID: "4", Tenant: "b", Limits: perSecond(0)},
+			{ID: "5", Tenant: "b", Limits: perSecond(rate)},
+			{ID: "6", Tenant: "c", Tier: "gold", Limits: perSecond(1)},
+			{ID: "7", Tenant: "c", Tier: "gold", Limits: perSecond(1)},
+		}
+	}
+	src := &changing{rules: bad(-1)}
+	var told errs
+	o := byDefault()
+	o.OnError = told.add
+	set := newSet(t, src, o)
+	for _, c := range []struct{ rate, want int64 }{{-1, 6}, {-1, 0}, {-2, 1}, {-2, 0}} {
+		src.set(nil, bad(c.rate)...)
+		if c.want != 6 {
+			refresh(t, set)
+		}
+		if got := told.take(); len(got) != int(c.want) || set.Stats() != (Stats{Rules: 1, Skipped: 6}) {
+			t.Errorf("with rate %d told %q; want %d, %+v", c.rate, got, c.want, set.Stats())
+		}
+	}
+}
+
+// TestHookPanics: a hook that panics is still told of everything, and changes nothing.
+func TestHookPanics(t *testing.T) {
+	t.Parallel()
+	var told errs
+	o := byDefault()
+	o.OnError = func(err error) { told.add(err); panic("hook") }
+	o.OnShadow = func(Rule, string, ratelimit.Result, error) { panic("hook") }
+	src := &changing{rules: []Rule{{Tenant: "a", Limits: perSecond(0)}, {Tenant: "b", Limits: perSecond(0)}, {Tenant: "c", Limits: perSecond(1), Mode: Shadow}}}
+	set := newSet(t, src, o)
+	if got := told.take(); len(got) != 2 {
+		t.Errorf("told %q; want both", got)
+	}
+	if n := admitted(t, set.Limiter(recording(newClock())), ratelimit.Key("c", "r"), 3); n != 3 {
+		t.Errorf("%d of 3 admitted in shadow", n)
+	}
+	src.set(errDown)
+	if err := set.Refresh(t.Context()); !errors.Is(err, errDown) {
+		t.Errorf("%v; want the error of the load", err)
+	}
+}
+
+// TestIntervalNever polls never.
+func TestIntervalNever(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		src := &changing{}
+		o := byDefault()
+		o.Interval, o.Timeout = ratelimit.Never, ratelimit.Never
+		set := newSet(t, src, o)
+		defer set.Close()
+		for range 20 {
+			refresh(t, set)
+			time.Sleep(time.Hour)
+		}
+		if n := src.count(); n != 21 {
+			t.Errorf("asked %d times for 21", n)
+		}
+	})
+}
+
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	good := Rule{Limits: perSecond(1)}

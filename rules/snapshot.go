@@ -7,16 +7,16 @@ type snapshot struct {
 	own     index // the rules of tenants, by tenant; one of no route is the tenant's tier, by its id
 	wild    index // the rules of tiers, by tier, and of all tenants, by ""
 	rules   int
-	at      time.Time // when the source was asked
-	loaded  bool      // it ever was
-	skipped map[place]string
+	at      time.Time          // when the source was asked
+	loaded  bool               // it ever was
+	skipped map[place][]string // why, of each rule that is bad
 }
 
 // A place is where a rule stands. Its tenant is Any if it has a tier.
 type place struct{ tenant, tier, route string }
 
 func newSnapshot() *snapshot {
-	return &snapshot{own: newIndex(), wild: newIndex(), skipped: map[place]string{}}
+	return &snapshot{own: newIndex(), wild: newIndex(), skipped: map[place][]string{}}
 }
 
 // index is the one for a place, and the owner in it.

@@ -200,22 +200,28 @@ func noTable(err error) bool {
 }
 
 // probe returns the server's time and the state of Schema's triggers, in a text that changes whenever one is made,
-// dropped, enabled or disabled; "" if one is missing, or the server is no PostgreSQL and has no such catalogue.
+// dropped, enabled or disabled; "" if one is missing, if what they note cannot be read or is not in absolute time, or if the
+// server is no PostgreSQL and has no such catalogue.
 func (l *load) probe(ctx context.Context) (at time.Time, triggers string) {
 	const query = `SELECT CURRENT_TIMESTAMP, string_agg(oid || ':' || xmin, ' ' ORDER BY oid) FROM pg_trigger
 WHERE tgrelid IN (to_regclass('rate_limit_rule'), to_regclass('rate_limit_tenant')) AND tgenabled IN ('O', 'A')
-AND tgname IN ('rate_limit_touch', 'rate_limit_gone', 'rate_limit_all_gone') HAVING count(*) = 6`
+AND tgname IN ('rate_limit_touch', 'rate_limit_gone', 'rate_limit_all_gone')
+HAVING count(*) = 6 AND has_table_privilege(to_regclass('rate_limit_gone'), 'SELECT') AND 2 = (SELECT count(*) FROM pg_attribute
+WHERE attrelid IN (to_regclass('rate_limit_rule'), to_regclass('rate_limit_tenant')) AND attname = 'updated_at' AND atttypid = 'timestamptz'::regtype)`
 	if err := l.conn.QueryRowContext(ctx, query).Scan(&at, &triggers); err != nil {
 		return time.Time{}, ""
 	}
 	return at, triggers
 }
 
-// changes tells b what changed since a time, or says that all must be read. A row may have been stamped a little before
-// the deletion of the one whose place it took, so rows are read from further back.
+// changes tells b what changed since a time, or says that all must be read: where a table was emptied, or where something was
+// deleted later than now, by a clock that was set back since. A row may have been stamped a little before the deletion of
+// the one whose place it took, so rows are read from further back.
 func (l *load) changes(ctx context.Context, since time.Time, further time.Duration, b *builder) (all bool, err error) {
 	dest := make([]sql.RawBytes, 3)
-	err = l.query(ctx, "SELECT tenant_id, route_id, tier FROM rate_limit_gone WHERE gone_at > $1", []any{since}, dest, func() {
+	const gone = `SELECT CASE WHEN past THEN tenant_id END, CASE WHEN past THEN route_id END, CASE WHEN past THEN tier END
+FROM (SELECT *, gone_at <= clock_timestamp() AS past FROM rate_limit_gone WHERE gone_at > $1) g`
+	err = l.query(ctx, gone, []any{since}, dest, func() {
 		tenant, route, tier := string(dest[0]), string(dest[1]), string(dest[2])
 		switch {
 		case dest[1] != nil && dest[0] != nil:

@@ -109,9 +109,7 @@ func (l *Listener) listen(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if l.options.OnError != nil {
-			l.options.OnError(fmt.Errorf("pgrules: %w", err))
-		}
+		l.tell(fmt.Errorf("pgrules: %w", err))
 		l.change()
 		if stood {
 			pause = firstPause
@@ -124,6 +122,14 @@ func (l *Listener) listen(ctx context.Context) {
 			return
 		}
 		pause = min(2*pause, max(firstPause, l.options.MaxPause))
+	}
+}
+
+// tell keeps a panic of the caller's hook from the connection.
+func (l *Listener) tell(err error) {
+	defer func() { _ = recover() }()
+	if l.options.OnError != nil {
+		l.options.OnError(err)
 	}
 }
 
