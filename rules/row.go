@@ -49,7 +49,11 @@ func newCompiler(b *builder) *compiler { return &compiler{b: b, policies: map[st
 func (c *compiler) row(r *row) {
 	c.scratch = c.scratch[:0]
 	for _, cell := range r.cells[colCapacity : colExpires+1] {
-		c.scratch = strconv.AppendInt(c.scratch, int64(len(cell)), 10)
+		size := int64(len(cell))
+		if cell == nil {
+			size = -1
+		}
+		c.scratch = strconv.AppendInt(c.scratch, size, 10)
 		c.scratch = append(append(c.scratch, ':'), cell...)
 	}
 	tenant, route, tier := r.cells[colTenant], r.cells[colRoute], r.cells[colTier]

@@ -126,8 +126,9 @@ func TestCompiler(t *testing.T) {
 	c.row(rowOf("tenant_id=z1"))
 	c.row(rowOf("tenant_id=NULL", "tier=gold"))
 	c.row(rowOf("tenant_id=z2", "capacity=0"))
+	c.row(rowOf("tenant_id=z3", "expires_at=")) // is not NULL
 	s, skipped := b.finish()
-	if s.rules != 15 || len(skipped) != 1 || len(c.policies) != 4 {
+	if s.rules != 15 || len(skipped) != 2 || len(c.policies) != 4 {
 		t.Errorf("%d rules, %v, %d policies", s.rules, skipped, len(c.policies))
 	}
 	if a, b := s.own.find("t0", "r"), s.own.find("t9", "r"); a.policy != b.policy || *a.id != "0" || *b.id != "9" {

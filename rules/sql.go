@@ -170,7 +170,7 @@ func (l *load) close() { _ = l.conn.Close() }
 // columnsOf asks twice: a driver may have prepared the query before the table was altered, and learns of it by an error.
 func (l *load) columnsOf(ctx context.Context, table string) ([]string, error) {
 	names, err := l.columnsNow(ctx, table)
-	if err != nil && !noTable(err) {
+	if err != nil && ctx.Err() == nil && !noTable(err) {
 		names, err = l.columnsNow(ctx, table)
 	}
 	return names, err

@@ -1,6 +1,8 @@
 package pgrules
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -122,6 +124,27 @@ func TestCutShort(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLocked: a load that a lock keeps waiting ends in time, and says why.
+func TestLocked(t *testing.T) {
+	t.Parallel()
+	b := withSchema(t)
+	set := b.set(rules.Options{Timeout: time.Second})
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec("LOCK TABLE rate_limit_rule"); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Refresh(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v; want that it was out of time", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	refresh(t, set)
 }
 
 // TestStorm: after thousands of changes, and with its connection killed again and again, a listener has the last one hold
