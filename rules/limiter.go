@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -153,6 +154,14 @@ func (l *limiter) shadow(ctx context.Context, m *matter, units int64) (ratelimit
 		return ratelimit.Result{Limit: limit.Capacity(), RetryAfter: ratelimit.Never, Name: limit.Name}, nil
 	}
 	reqs := m.requests(0, units)
+	if units > 1 || units > 0 && len(reqs) > 1 {
+		if slices.ContainsFunc(reqs, isWindow) { // it would get back its oldest units, and not those just spent
+			would, fits, err := l.look(ctx, m, units)
+			if err != nil || !fits {
+				return would, err
+			}
+		}
+	}
 	results, err := l.all(ctx, reqs)
 	if err != nil {
 		return ratelimit.Result{}, err
@@ -176,6 +185,19 @@ func (l *limiter) shadow(ctx context.Context, m *matter, units int64) (ratelimit
 		_, err = l.all(ctx, back)
 	}
 	return would, err
+}
+
+func isWindow(r ratelimit.Request) bool { return r.Limit.Algorithm != ratelimit.TokenBucket }
+
+// look tells whether units fit, without spending, and the denial if not.
+func (l *limiter) look(ctx context.Context, m *matter, units int64) (would ratelimit.Result, fits bool, err error) {
+	results, err := l.all(ctx, m.requests(0, 0))
+	if err != nil {
+		return ratelimit.Result{}, false, err
+	}
+	would = slices.MinFunc(results, func(a, b ratelimit.Result) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	would.Allowed = false
+	return would, would.Remaining >= units, nil
 }
 
 // requests are those of a call, in an array of their own: a store may look at them for a while after a call was left.

@@ -233,6 +233,29 @@ func TestShadow(t *testing.T) {
 	}
 }
 
+// TestShadowWindows: a window that had room is as if a call that another limit would have denied had never come.
+func TestShadowWindows(t *testing.T) {
+	t.Parallel()
+	for _, a := range []ratelimit.Algorithm{ratelimit.SlidingLog, ratelimit.SlidingCounter} {
+		var at [2]ratelimit.Result
+		for i, m := range []Mode{Enforce, Shadow} {
+			hour := ratelimit.Limit{Name: "hour", Algorithm: a, Rate: 10, Period: time.Hour}
+			b := newBench(t, Rule{Tenant: "shop", Limits: limits(ratelimit.PerDay(5).Named("day"), hour), Mode: m})
+			for range 100 { // the bucket of the day denies from the sixth on
+				allow(t, b.limiter, key, 1)
+				b.clock.move(time.Minute)
+			}
+			if m == Shadow && strings.Count(fmt.Sprint(b.shadows), "true") != 5 {
+				t.Errorf("%v: %q", a, b.shadows)
+			}
+			at[i] = Explain(t.Context(), b.set, b.store, "shop", "order").Limits[1].Result
+		}
+		if at[0] != at[1] {
+			t.Errorf("%v: %+v in shadow, %+v enforced", a, at[1], at[0])
+		}
+	}
+}
+
 // TestShadowBeforeDenyCache: the cache has nothing to remember of a shadow, so that each call reaches the store.
 func TestShadowBeforeDenyCache(t *testing.T) {
 	t.Parallel()
