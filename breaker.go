@@ -140,7 +140,7 @@ func (b *breaker) sayAll() {
 	}
 }
 
-// guard keeps a panic of the caller's hook out of a decision.
+// guard keeps a panic of the caller's hook out of a decision, and out of a goroutine of ours.
 func guard(hook func()) {
 	defer func() { _ = recover() }()
 	hook()

@@ -13,7 +13,7 @@ import (
 type DenyCacheOptions struct {
 	// MaxKeys is how many states are remembered at most; 0 means 100,000. Those that were not asked for lately make room.
 	MaxKeys int
-	// MaxAge is how long a denial is remembered at most, 1 µs or more; 0 means 1 s. It bounds how long a refund, a reset
+	// MaxAge is how long a denial is remembered at most, 1 µs or more; 0 means 1 s, and above 366 days is 366 days. It bounds how long a refund, a reset
 	// or a raised limit elsewhere in the fleet goes unseen here.
 	MaxAge time.Duration
 	// Clock tells the time; nil means time.Now, and then steps of the wall clock do not matter. It need not agree with
@@ -72,6 +72,7 @@ func NewDenyCache(store Store, o DenyCacheOptions) (*DenyCache, error) {
 	if o.MaxAge == 0 {
 		o.MaxAge = time.Second
 	}
+	o.MaxAge = min(o.MaxAge, maxPeriod) // so that it can be added to a time
 	return &DenyCache{
 		store: store, clock: newStopwatch(o.Clock), maxAge: o.MaxAge,
 		known: newTable[denial](o.MaxKeys, nil), seed: maphash.MakeSeed(),
@@ -134,7 +135,7 @@ func (c *DenyCache) TakeAll(ctx context.Context, reqs []Request) ([]Result, erro
 		id := idOf(batch.Requests[i].Key, batch.Requests[i].Limit)
 		given[i] = c.givenTo(&id).Load()
 	}
-	results, err := c.store.TakeAll(ctx, batch.Requests)
+	results, err := takeAll(ctx, c.store, batch.Requests)
 	for i := range batch.Requests {
 		req := &batch.Requests[i]
 		id := idOf(req.Key, req.Limit)

@@ -202,7 +202,7 @@ func (f *Fallback) TakeAll(ctx context.Context, reqs []Request) ([]Result, error
 	}
 	var results []Result
 	v, err := f.ask(ctx, func(ctx context.Context) (err error) {
-		results, err = f.primary.TakeAll(ctx, batch.Requests)
+		results, err = takeAll(ctx, f.primary, batch.Requests)
 		return err
 	})
 	switch v {

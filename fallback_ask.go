@@ -88,9 +88,9 @@ func judge(ctx, asked context.Context, err error) (verdict, error) {
 // panicked makes an error of what a store panicked with, of whose text only the runtime's is sure to hold no key.
 func panicked(p any) error {
 	if err, ok := p.(runtime.Error); ok {
-		return fmt.Errorf("ratelimit: the primary store panicked: %w", err)
+		return fmt.Errorf("ratelimit: the store panicked: %w", err)
 	}
-	return fmt.Errorf("ratelimit: the primary store panicked with a %T", p)
+	return fmt.Errorf("ratelimit: the store panicked with a %T", p)
 }
 
 // complain tells of a mistake in the set-up.

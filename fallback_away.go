@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
@@ -123,12 +124,15 @@ func (f *Fallback) spend(ctx context.Context, req Request) (Result, error) {
 func (f *Fallback) spendAll(ctx context.Context, reqs []Request) ([]Result, error) {
 	f.renewing.RLock()
 	defer f.renewing.RUnlock()
-	return f.secondary.TakeAll(ctx, reqs)
+	return takeAll(ctx, f.secondary, reqs)
 }
 
 func failOpen(req *Request) Result {
 	capacity := req.Limit.Capacity()
-	taken := req.Cost + min(req.Extra, capacity-req.Cost)
+	taken := max(req.Cost, -math.MaxInt64)
+	if taken >= 0 {
+		taken += min(req.Extra, capacity-taken)
+	}
 	return Result{Allowed: true, Limit: capacity, Remaining: capacity, Taken: taken, Name: req.Limit.Name, Source: SourceFailOpen}
 }
 

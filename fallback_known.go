@@ -19,9 +19,10 @@ func (f *Fallback) learn(key string, limit *Limit, res *Result) {
 		return
 	}
 	now := f.now() // after the call, so that not too much is credited
-	k := known{units: res.Remaining, at: now, unused: now + min(res.ResetAfter, maxSharePeriod)}
+	capacity := limit.Capacity()
+	k := known{units: min(max(0, res.Remaining), capacity), at: now, unused: now + min(res.ResetAfter, maxSharePeriod)}
 	if limit.Algorithm != TokenBucket {
-		k.units = limit.Capacity() - res.Remaining
+		k.units = capacity - k.units
 	}
 	id := idOf(key, limit)
 	s := f.known.lock(&id)

@@ -1,12 +1,15 @@
 package ratelimit_test
 
 import (
+	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluicego/ratelimit"
+	"github.com/sluicego/ratelimit/store/memstore"
 )
 
 // R139, R116: in one outage each limit goes its own way, and no field of a Result is a zero that pretends to be data.
@@ -101,5 +104,45 @@ func TestFallbackRefuses(t *testing.T) {
 			}
 		}
 		r.open(t)
+	}
+}
+
+// Units given back while the door is open are what was asked for, as far as a number goes.
+func TestFailOpenGivesBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, ratelimit.FallbackOptions{Mode: ratelimit.FailOpen, Timeout: time.Minute})
+	r.open(t)
+	for _, cost := range []int64{-1, -math.MaxInt64, math.MinInt64} {
+		if res := r.take(t, "k", ratelimit.PerHour(4), cost); !res.Allowed || res.Taken != max(cost, -math.MaxInt64) || res.Source != ratelimit.SourceFailOpen {
+			t.Errorf("cost %d: %+v", cost, res)
+		}
+	}
+}
+
+// A primary that says more remains than there can be, or less, leaves the local share within its bounds.
+func TestPrimaryMiscounts(t *testing.T) {
+	t.Parallel()
+	for _, a := range []ratelimit.Algorithm{ratelimit.TokenBucket, ratelimit.SlidingLog, ratelimit.SlidingCounter} {
+		for _, says := range []int64{1000, -1000, math.MinInt64} {
+			limit, gone := windowed(ratelimit.PerHour(10), a), false
+			f, err := ratelimit.NewFallback(storeFunc(func(context.Context, ratelimit.Request) (ratelimit.Result, error) {
+				if gone {
+					return ratelimit.Result{}, errBoom
+				}
+				return ratelimit.Result{Allowed: true, Remaining: says, ResetAfter: time.Hour}, nil
+			}), memstore.New(memstore.Options{}), ratelimit.FallbackOptions{Timeout: time.Minute, Instances: func() int { return 1 }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			look := ratelimit.Request{Key: "k", Limit: &limit}
+			if _, err := f.Take(t.Context(), look); err != nil {
+				t.Fatal(err)
+			}
+			gone = true
+			if res, err := f.Take(t.Context(), look); err != nil || res.Remaining != min(10, max(0, says)) {
+				t.Errorf("%v, after %d: %+v, %v", a, says, res, err)
+			}
+			_ = f.Close()
+		}
 	}
 }

@@ -129,13 +129,13 @@ func (f *Fleet) beat(ctx context.Context) {
 	if !f.paid.IsZero() {
 		owed = min(owed, max(1, int64(now.Sub(f.paid).Round(f.interval)/f.interval)))
 	}
-	res, err := f.store.Take(call, Request{Key: f.key, Limit: &f.limit, Cost: owed})
+	res, err := f.pay(call, owed)
 	if err == nil && res.Source != SourceStore {
 		err = fmt.Errorf("%w: a fleet was counted by the %v", ErrStoreUnavailable, res.Source)
 	}
 	if err != nil {
 		if f.onError != nil && ctx.Err() == nil {
-			f.onError(err)
+			guard(func() { f.onError(err) })
 		}
 		return
 	}
@@ -145,4 +145,14 @@ func (f *Fleet) beat(ctx context.Context) {
 	f.lately[f.at] = (res.Limit - res.Remaining + beats/2) / beats
 	f.at = (f.at + 1) % memory
 	f.count.Store(max(1, slices.Max(f.lately[:])))
+}
+
+// pay spends from the log. A store that panics must not end the process.
+func (f *Fleet) pay(ctx context.Context, owed int64) (res Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicked(p)
+		}
+	}()
+	return f.store.Take(ctx, Request{Key: f.key, Limit: &f.limit, Cost: owed})
 }

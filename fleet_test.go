@@ -234,3 +234,29 @@ func TestNewFleetRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A store, and a hook, that panic cost a beat and not the process.
+func TestFleetStorePanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem, panics, told := memstore.New(memstore.Options{}), atomic.Bool{}, atomic.Int64{}
+		panics.Store(true)
+		f, err := ratelimit.NewFleet(storeFunc(func(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+			if panics.Load() {
+				panic("the store's own")
+			}
+			return mem.Take(ctx, req)
+		}), ratelimit.FleetOptions{OnError: func(error) { told.Add(1); panic("the hook's own") }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		panics.Store(false)
+		time.Sleep(2 * time.Second)
+		used, err := mem.Take(t.Context(), ratelimit.Request{Key: ratelimit.Key("fleet"), Limit: &ratelimit.Limit{Name: "fleet", Algorithm: ratelimit.SlidingLog, Rate: 100_000, Period: 10 * time.Second}})
+		if told.Load() < 10 || err != nil || used.Limit-used.Remaining < 10 {
+			t.Errorf("told %d times; %+v, %v", told.Load(), used, err)
+		}
+		_ = f.Close()
+	})
+}

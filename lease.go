@@ -13,7 +13,7 @@ type LeaseOptions struct {
 	// Size is how many units one call of the store spends ahead at most, with the unit of the call itself, up to 1e9; 0
 	// means 50, and 1 is no lease at all.
 	Size int64
-	// MaxAge is how long units may be held unspent, 1 ms or more; 0 means 1 s.
+	// MaxAge is how long units may be held unspent, 1 ms or more; 0 means 1 s, and above 366 days is 366 days.
 	MaxAge time.Duration
 	// MaxKeys is how many states are followed at most; 0 means 100,000. Those that were not asked for lately make room,
 	// and what was held of them goes back.
@@ -87,6 +87,7 @@ func NewLease(store Store, o LeaseOptions) (*Lease, error) {
 	if o.MaxKeys == 0 {
 		o.MaxKeys = 100_000
 	}
+	o.MaxAge = min(o.MaxAge, maxPeriod) // so that it can be added to a time
 	l := &Lease{store: store, clock: newStopwatch(o.Clock), most: o.Size - 1, maxAge: o.MaxAge}
 	l.held = newTable(o.MaxKeys, l.evicted)
 	l.background.init()
@@ -116,7 +117,7 @@ func (l *Lease) Take(ctx context.Context, req Request) (Result, error) {
 		s, h, now := l.find(ctx, &id, req.Limit, true)
 		if first {
 			h.calls++
-			h.asked += want
+			h.asked = addCosts(h.asked, want)
 		}
 		if h.units() >= want {
 			h.spend(want)
@@ -203,10 +204,17 @@ func (l *Lease) ask(ctx context.Context, id *stateID, req Request, s *tableShard
 	if f != nil {
 		defer l.land(id, h, f) // whatever the store does
 	}
+	back := false
+	defer func() {
+		if !back { // the store panicked
+			l.giveLater(ctx, l.unclaim(id, h, own, until))
+		}
+	}()
 	asked := req
 	asked.Cost = max(0, req.Cost-own)
 	asked.Extra = addCosts(want-own-asked.Cost, ahead)
 	res, err := l.store.Take(ctx, asked)
+	back = true
 
 	rest := own // comes back if it did not help
 	if err == nil && res.Allowed {
@@ -225,6 +233,14 @@ func (l *Lease) ask(ctx context.Context, id *stateID, req Request, s *tableShard
 	s.Unlock()
 	l.giveLater(ctx, lost)
 	return res, err
+}
+
+// unclaim puts back what was claimed of h, and returns those that have to go back to the store.
+func (l *Lease) unclaim(id *stateID, h *holding, units int64, until time.Duration) (lost unspent) {
+	s := l.held.lock(id)
+	defer s.Unlock()
+	h.claimed -= units
+	return l.keep(s, id, h, units, until)
 }
 
 // keep holds units that came in for h, and returns those that have to go back because h is not there any more. s is

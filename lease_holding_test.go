@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"context"
+	"math"
 	"testing"
 	"time"
 )
@@ -72,3 +74,30 @@ func TestHoldingResize(t *testing.T) {
 		}
 	}
 }
+
+// What calls ask for adds up to no less than nothing, however much it is.
+func TestHoldingAsked(t *testing.T) {
+	t.Parallel()
+	l, err := NewLease(generous{}, LeaseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	limit := PerHour(10)
+	for range 2 {
+		if _, err := l.Take(t.Context(), Request{Key: "k", Limit: &limit, Extra: math.MaxInt64}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := idOf("k", &limit)
+	s := l.held.lock(&id)
+	defer s.Unlock()
+	if h := s.find(&id); h.asked != math.MaxInt64 {
+		t.Errorf("%d were asked for", h.asked)
+	}
+}
+
+// A generous Store admits, and has nothing.
+type generous struct{ Store }
+
+func (generous) Take(context.Context, Request) (Result, error) { return Result{Allowed: true}, nil }

@@ -20,10 +20,15 @@ const (
 	leaseFlights   = 64              // calls in the background at a time
 )
 
-func (l *Lease) give(ctx context.Context, g unspent) error {
+func (l *Lease) give(ctx context.Context, g unspent) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // what gives back may be a goroutine of ours
+			err = panicked(p)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, leaseCallTime)
 	defer cancel()
-	_, err := l.store.Take(ctx, Request{Key: g.key, Limit: &g.limit, Cost: -g.units})
+	_, err = l.store.Take(ctx, Request{Key: g.key, Limit: &g.limit, Cost: -g.units})
 	return err
 }
 
@@ -132,7 +137,7 @@ func (b *leaseBackground) start(f func(ctx context.Context)) bool {
 	b.running++
 	b.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(b.ctx, leaseCallTime)
-		f(ctx)
+		guard(func() { f(ctx) }) // a store that panics is told of to those who call it themselves
 		cancel()
 		b.mu.Lock()
 		b.running--

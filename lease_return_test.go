@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -167,6 +168,92 @@ func TestLeaseResetUnderWay(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if a, b := remaining(t, l, "k", limit), remaining(t, store, "k", limit); a != 10_000 || b != 10_000 {
 			t.Errorf("Remaining %d and %d, want 10000", a, b)
+		}
+	})
+}
+
+// A store that panics in a goroutine of the lease's own ends nothing, and what a call had claimed is there again for the
+// next: R94.
+func TestLeaseStorePanics(t *testing.T) {
+	t.Parallel()
+	for _, together := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			mem, limit := memstore.New(memstore.Options{}), ratelimit.PerHour(10_000)
+			var panics atomic.Bool
+			var calls atomic.Int64
+			l := newLease(t, storeFunc(func(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+				calls.Add(1)
+				if panics.Load() {
+					panic("the store's own")
+				}
+				return mem.Take(ctx, req)
+			}), ratelimit.LeaseOptions{})
+			admit(t, l, "k", limit, 200)
+			synctest.Wait()
+			held := remaining(t, l, "k", limit) - remaining(t, mem, "k", limit)
+			if held == 0 {
+				t.Fatal("nothing is held")
+			}
+			panics.Store(true)
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("the panic of a call of the caller's own is kept from him")
+					}
+				}()
+				req := ratelimit.Request{Key: "k", Limit: &limit, Cost: held + 1}
+				if together {
+					_, _ = l.TakeAll(t.Context(), []ratelimit.Request{req})
+				} else {
+					_, _ = l.Take(t.Context(), req)
+				}
+			}()
+			before := calls.Load()
+			admit(t, l, "k", limit, int(held)) // on the way it fetches
+			synctest.Wait()
+			if calls.Load() == before {
+				t.Error("nothing was fetched ahead")
+			}
+			panics.Store(false)
+			admit(t, l, "k", limit, 200)
+			panics.Store(true)
+			time.Sleep(2 * time.Second) // what is held now is given back
+			panics.Store(false)
+			before = calls.Load()
+			admit(t, l, "k", limit, 500)
+			if n := calls.Load() - before; n > 50 {
+				t.Errorf("%d calls for 500 units", n)
+			}
+		})
+	}
+}
+
+// A MaxAge that is as good as for ever is one, and no sum of it overflows.
+func TestLeaseAndDenyCacheForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &counted{Store: memstore.New(memstore.Options{})}
+		l := newLease(t, store, ratelimit.LeaseOptions{MaxAge: math.MaxInt64})
+		time.Sleep(time.Second)
+		admit(t, l, "k", ratelimit.Limit{Rate: 1, Period: time.Hour, Burst: 10_000}, 500)
+		if n := store.calls.Load(); n > 100 {
+			t.Errorf("%d calls for 500 units", n)
+		}
+		c, err := ratelimit.NewDenyCache(store, ratelimit.DenyCacheOptions{MaxAge: math.MaxInt64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		full, empty := ratelimit.PerHour(2).Named("full"), ratelimit.PerHour(1).Named("empty")
+		admit(t, c, "d", empty, 1)
+		before := store.calls.Load()
+		for range 10 {
+			if results, err := c.TakeAll(t.Context(), []ratelimit.Request{{Key: "d", Limit: &full, Cost: 1}, {Key: "d", Limit: &empty, Cost: 1}}); err != nil || results[0].Allowed {
+				t.Fatal(results, err)
+			}
+		}
+		if n := store.calls.Load() - before; n != 1 {
+			t.Errorf("%d calls for ten denials", n)
 		}
 	})
 }

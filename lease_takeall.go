@@ -29,12 +29,16 @@ func (l *Lease) TakeAll(ctx context.Context, reqs []Request) ([]Result, error) {
 			claims[i] = l.claim(ctx, &asked[i])
 		}
 	}
-	results, err := l.store.TakeAll(ctx, asked)
-	if err != nil {
-		results = make([]Result, len(asked))
-	}
-	for i := range asked {
-		l.settle(ctx, &batch.Requests[i], &claims[i], &results[i])
+	settled := make([]Result, len(asked))
+	defer func() {
+		if settled != nil { // there is no answer, or the store panicked
+			l.settleAll(ctx, batch.Requests, claims[:], settled)
+		}
+	}()
+	results, err := takeAll(ctx, l.store, asked)
+	if err == nil {
+		settled = nil
+		l.settleAll(ctx, batch.Requests, claims[:], results)
 	}
 	if err != nil {
 		return nil, err
@@ -52,6 +56,12 @@ func (l *Lease) claim(ctx context.Context, req *Request) (c claim) {
 	}
 	s.Unlock()
 	return c
+}
+
+func (l *Lease) settleAll(ctx context.Context, reqs []Request, claims []claim, results []Result) {
+	for i := range reqs {
+		l.settle(ctx, &reqs[i], &claims[i], &results[i])
+	}
 }
 
 // settle counts what was claimed as taken, or keeps it, and reports what is held.

@@ -181,7 +181,7 @@ func (l *StoreLimiter) TakeUpTo(ctx context.Context, key string, n int64) (Resul
 	}
 	// Nothing is taken to be given back: a log would give back older units than it took.
 	for {
-		results, err := l.store.TakeAll(ctx, l.requests(key, n, 0))
+		results, err := takeAll(ctx, l.store, l.requests(key, n, 0))
 		if err != nil {
 			return Result{}, err
 		}
@@ -191,7 +191,7 @@ func (l *StoreLimiter) TakeUpTo(ctx context.Context, key string, n int64) (Resul
 		}
 		n--
 		if res.RetryAfter == Never { // the store gives a part of the limit, and has not said how much of it is left
-			if results, err = l.store.TakeAll(ctx, l.requests(key, 0, 0)); err != nil {
+			if results, err = takeAll(ctx, l.store, l.requests(key, 0, 0)); err != nil {
 				return Result{}, err
 			}
 		}
@@ -239,7 +239,7 @@ func (l *StoreLimiter) take(ctx context.Context, key string, cost, extra int64) 
 	if len(l.limits) == 1 {
 		return l.store.Take(ctx, Request{Key: key, Limit: &l.limits[0], Cost: cost, Extra: extra})
 	}
-	results, err := l.store.TakeAll(ctx, l.requests(key, cost, extra))
+	results, err := takeAll(ctx, l.store, l.requests(key, cost, extra))
 	if err != nil {
 		return Result{}, err
 	}

@@ -94,7 +94,7 @@ func (r *Regional) TakeAll(ctx context.Context, reqs []Request) ([]Result, error
 			return nil, err
 		}
 	}
-	results, err := r.store.TakeAll(ctx, shares)
+	results, err := takeAll(ctx, r.store, shares)
 	for i := range results {
 		results[i].Limit = reqs[i].Limit.Capacity()
 	}

@@ -27,7 +27,9 @@ import (
 // rate, as each shard rounds up what it has spent.
 //
 // Decisions that need several shards are no transaction: while units are put together, or given back because somebody
-// else was quicker, other callers may be denied up to that cost. They are never admitted too much.
+// else was quicker, other callers may be denied up to that cost. They are never admitted too much. What a store cannot
+// take back before the context ends, and half a millisecond more, stays spent. In a stack it stands for the store: a
+// Fallback goes around it, as does what else wraps a store.
 //
 // Another number of shards is another division. Shards that are new start unused, so a change from n to m > n admits
 // once up to (m-n)/m of the limit beyond it: from 4 shards to 8, half. While both are in use at once it is up to the
@@ -92,7 +94,7 @@ func (s *Sharded) Take(ctx context.Context, req Request) (Result, error) {
 	}
 	r := round{sharded: s, reqs: []Request{req}, parts: [][]Limit{parts}, first: first}
 	next := 0
-	if asked {
+	if asked && res.RetryAfter != Never {
 		r.note(first, 0, req.Cost, res)
 		if res.Allowed {
 			return r.settle(ctx, first)[0], nil

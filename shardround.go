@@ -115,13 +115,16 @@ func (r *round) ask(ctx context.Context, shard int) ([]Result, error) {
 				subs[j].Key = shardKey(req.Key, shard)
 			}
 		}
-		results, err = r.sharded.store.TakeAll(ctx, subs)
+		results, err = takeAll(ctx, r.sharded.store, subs)
 	case r.fits(shard):
 		results[0], err = r.sharded.store.Take(ctx, r.sub(0, shard, r.reqs[0].Cost, r.reqs[0].Extra))
 	}
 	for j := range results {
 		if err == nil && results[j].RetryAfter == Never && r.reqs[j].Cost <= r.reqs[j].Limit.Capacity() {
 			results[j], err = r.sharded.store.Take(ctx, r.sub(j, shard, 0, 0))
+			if r.reqs[j].Cost <= r.parts[j][shard].Capacity() { // the store holds less than the shard's part
+				results[j].Allowed, results[j].RetryAfter = false, Never
+			}
 		}
 	}
 	return results, err
@@ -157,21 +160,25 @@ func (r *round) goOn(ctx context.Context, taken []int64) {
 				return
 			}
 			r.note(shard, j, sub.Cost, res)
-			taken[j] += res.Taken
+			taken[j] = addCosts(taken[j], res.Taken)
 		}
 	}
 }
 
 // gather puts together from several shards what they were seen to have between them.
 func (r *round) gather(ctx context.Context) ([]Result, error) {
-	type debit struct{ shard, j int }
+	type debit struct {
+		shard, j int
+		units    int64
+	}
 	var spent []debit
 	undo := func() {
-		ctx, cancel := givingBack(ctx)
+		back, cancel := givingBack(ctx)
 		defer cancel()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Millisecond/2, cancel) })() // as a Store has to
 		for _, d := range spent {
-			sub := r.sub(d.j, d.shard, -r.seen[d.shard][d.j].cost, 0)
-			if res, err := r.sharded.store.Take(ctx, sub); err == nil {
+			sub := r.sub(d.j, d.shard, -d.units, 0)
+			if res, err := r.sharded.store.Take(back, sub); err == nil {
 				r.note(d.shard, d.j, 0, res)
 			}
 		}
@@ -191,7 +198,7 @@ func (r *round) gather(ctx context.Context) ([]Result, error) {
 				return nil, err
 			}
 			if res.Allowed {
-				spent = append(spent, debit{shard, j})
+				spent = append(spent, debit{shard, j, part})
 				taken[j] += part
 			} else { // somebody was quicker, and here is less than was seen: it is asked for that
 				res.Remaining = min(res.Remaining, part-1)
@@ -238,10 +245,24 @@ func (r *round) results(allowed bool, taken []int64) []Result {
 		if allowed {
 			res.Taken = taken[j]
 		} else if room < req.Cost {
-			res.RetryAfter = r.wait(j)
+			r.denyFor(j, res, r.wait(j))
 		}
 	}
 	return results
+}
+
+// denyFor makes res a denial for so long. No time at all is a store that holds less than the parts: one that has a share
+// of its own never will hold more, and one that stands in for another does not tell how long it will.
+func (r *round) denyFor(j int, res *Result, wait time.Duration) {
+	for shard := range r.seen {
+		if wait == 0 && r.seen[shard][j].Source != SourceStore {
+			wait = time.Second
+		}
+	}
+	if wait == 0 || wait == Never {
+		wait, res.Remaining, res.ResetAfter = Never, 0, 0
+	}
+	res.RetryAfter = wait
 }
 
 // wait is how long until the shards have room for request j between them, all of which were asked.
@@ -250,7 +271,7 @@ func (r *round) wait(j int) time.Duration {
 	for shard := range r.seen {
 		late = max(late, r.seen[shard][j].ResetAfter, r.seen[shard][j].RetryAfter)
 	}
-	for soon+time.Microsecond < late {
+	for late-soon >= 2*time.Microsecond {
 		middle := (soon + (late-soon)/2).Truncate(time.Microsecond)
 		if r.roomAfter(j, middle) < r.reqs[j].Cost {
 			soon = middle
@@ -267,8 +288,9 @@ func (r *round) roomAfter(j int, d time.Duration) (sum int64) {
 		g, part := &r.seen[shard][j], &r.parts[j][shard]
 		room := g.Remaining
 		switch {
-		case d >= g.ResetAfter:
+		case d >= g.ResetAfter && d >= g.RetryAfter:
 			room = part.Capacity()
+		case d >= g.ResetAfter: // it says that it is as if unused, and yet without room
 		case part.Algorithm == TokenBucket && g.ResetAfter < duration(math.MaxInt64): // beyond, it does not say
 			missing, rem := mulDiv((g.ResetAfter - d).Microseconds(), part.Rate, part.Period.Microseconds())
 			if rem > 0 {

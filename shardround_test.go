@@ -3,7 +3,9 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluicego/ratelimit"
@@ -167,4 +169,113 @@ func TestShardedErrors(t *testing.T) {
 	if res, err := first.Take(ctx, ratelimit.Request{Key: "k", Limit: &limit, Cost: 1, Extra: 20}); err != nil || !res.Allowed || res.Taken != 10 || calls != 2 {
 		t.Errorf("%+v, %v after %d calls", res, err, calls)
 	}
+}
+
+// What goes back is what was taken, also from a shard that gained in between and was asked twice.
+func TestShardedGivesBackEachDebit(t *testing.T) {
+	t.Parallel()
+	limit, calls, left := ratelimit.PerHour(20), 0, int64(0)
+	answers := []ratelimit.Result{
+		{Remaining: 1, RetryAfter: time.Hour},
+		{Remaining: 3, RetryAfter: time.Hour},
+		{Allowed: true, Taken: 1, Remaining: 2},
+		{Allowed: true, Taken: 2},
+		{RetryAfter: time.Hour}, // the other one's are gone
+	}
+	s := sharded(t, storeFunc(func(_ context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+		if calls++; calls > len(answers) {
+			left += req.Cost
+			return ratelimit.Result{Allowed: true, Taken: req.Cost}, nil
+		}
+		left += answers[calls-1].Taken
+		return answers[calls-1], nil
+	}), 2)
+	if res, err := s.Take(t.Context(), ratelimit.Request{Key: "k", Limit: &limit, Cost: 4}); err != nil || res.Allowed || left != 0 {
+		t.Errorf("%+v, %v, %d more were taken than given back", res, err, left)
+	}
+}
+
+// A store that holds less than a shard's part, as a region's does, spends what it admits, and says Never of what it will
+// never hold.
+func TestShardedOverLess(t *testing.T) {
+	t.Parallel()
+	for _, a := range []ratelimit.Algorithm{ratelimit.TokenBucket, ratelimit.SlidingLog, ratelimit.SlidingCounter} {
+		limit := windowed(ratelimit.PerHour(20), a)
+		half := regional(t, memstore.New(memstore.Options{Clock: newHandClock().Now}), func() (num, den int64) { return 1, 2 })
+		s := sharded(t, half, 2)
+		for _, c := range []struct {
+			cost      int64
+			allowed   bool
+			remaining int64
+			never     bool
+		}{{11, false, 0, true}, {8, true, 2, false}, {6, false, 2, false}, {20, false, 2, false}, {2, true, 0, false}, {6, false, 0, false}} {
+			res, err := s.Take(t.Context(), ratelimit.Request{Key: "k", Limit: &limit, Cost: c.cost})
+			wait := res.RetryAfter > 0
+			taken := int64(0)
+			if c.allowed {
+				taken = c.cost
+			}
+			if err != nil || res.Allowed != c.allowed || res.Taken != taken || wait == c.allowed || c.never && res.RetryAfter != ratelimit.Never {
+				t.Errorf("%v, cost %d: %+v, %v", a, c.cost, res, err)
+			}
+			if res.RetryAfter == ratelimit.Never && (res.Remaining != 0 || res.ResetAfter != 0) || res.RetryAfter != ratelimit.Never && res.Remaining != c.remaining {
+				t.Errorf("%v, cost %d: %d remain, want %d: %+v", a, c.cost, res.Remaining, c.remaining, res)
+			}
+		}
+	}
+}
+
+// A denial by one who stands in for the store has a wait: its own where it has one.
+func TestShardedOverAStandIn(t *testing.T) {
+	t.Parallel()
+	limit := ratelimit.PerHour(20)
+	for cost, c := range map[int64]struct {
+		look ratelimit.Result
+		want time.Duration
+	}{
+		1:  {ratelimit.Result{RetryAfter: 700 * time.Millisecond, Source: ratelimit.SourceFailClosed}, 700 * time.Millisecond},
+		12: {ratelimit.Result{Allowed: true, Remaining: 2, Source: ratelimit.SourceFallback}, time.Second},
+	} {
+		s := sharded(t, storeFunc(func(context.Context, ratelimit.Request) (ratelimit.Result, error) { return c.look, nil }), 2)
+		if res, err := s.Take(t.Context(), ratelimit.Request{Key: "k", Limit: &limit, Cost: cost}); err != nil || res.Allowed || res.RetryAfter != c.want || res.Source != c.look.Source {
+			t.Errorf("cost %d: %+v, %v, want a wait of %v", cost, res, err, c.want)
+		}
+	}
+}
+
+// No unit is given back twice, or as another's, however much is asked to be: the sum keeps within its bounds.
+func TestShardedGivesBackAtMost(t *testing.T) {
+	t.Parallel()
+	limit := ratelimit.PerHour(20)
+	s := sharded(t, storeFunc(func(_ context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+		if req.Cost == math.MinInt64 {
+			return ratelimit.Result{Allowed: true, Taken: -4}, nil
+		}
+		return ratelimit.Result{Allowed: true, Taken: req.Cost}, nil // whoever fails open
+	}), 3)
+	if res, err := s.Take(t.Context(), ratelimit.Request{Key: "k", Limit: &limit, Cost: math.MinInt64}); err != nil || res.Taken != -math.MaxInt64 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// A store that hangs keeps nobody beyond the end of the context and a millisecond, also where units are to go back.
+func TestShardedGivingBackIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, limit, calls := memstore.New(memstore.Options{}), ratelimit.PerHour(4), 0
+		s := sharded(t, storeFunc(func(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+			if calls++; calls >= 4 { // two looks, one debit
+				<-ctx.Done()
+				return ratelimit.Result{}, ctx.Err()
+			}
+			return store.Take(ctx, req)
+		}), 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := s.Take(ctx, ratelimit.Request{Key: "k", Limit: &limit, Cost: 4})
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 6*time.Millisecond || calls != 5 {
+			t.Errorf("%v after %v and %d calls", err, took, calls)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"context"
 	"fmt"
 	"math"
 )
@@ -86,6 +87,15 @@ func addCosts(a, b int64) int64 {
 	default:
 		return a + b
 	}
+}
+
+// takeAll is store.TakeAll. It is an error if the results are not as many as reqs.
+func takeAll(ctx context.Context, store Store, reqs []Request) ([]Result, error) {
+	results, err := store.TakeAll(ctx, reqs)
+	if err == nil && len(results) != len(reqs) {
+		return nil, fmt.Errorf("ratelimit: the store has %d results for %d requests", len(results), len(reqs))
+	}
+	return results, err
 }
 
 // Results turns the results of Requests into those of what was asked: requests that were added up share a decision,

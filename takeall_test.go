@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicego/ratelimit"
+	"github.com/sluicego/ratelimit/store/memstore"
 )
 
 func TestMerge(t *testing.T) {
@@ -122,5 +124,56 @@ func TestBatchResults(t *testing.T) {
 		if !slices.Equal(taken, c.taken) {
 			t.Errorf("%s: taken %v, want %v", c.name, taken, c.taken)
 		}
+	}
+}
+
+// miscounts is a Store whose TakeAll has so many results, whatever it was asked.
+type miscounts struct {
+	ratelimit.Store
+	n int
+}
+
+func (m miscounts) TakeAll(context.Context, []ratelimit.Request) ([]ratelimit.Result, error) {
+	return make([]ratelimit.Result, m.n), nil
+}
+
+// A store that has not as many results as it was asked for is an error, of a Fallback's primary a mistake in the set-up, and
+// panics nobody.
+func TestStoreMiscounts(t *testing.T) {
+	t.Parallel()
+	minute, hour := ratelimit.PerMinute(100).Named("m"), ratelimit.PerHour(1000).Named("h")
+	reqs := []ratelimit.Request{{Key: "k", Limit: &minute, Cost: 1}, {Key: "k", Limit: &hour, Cost: 1}, {Key: "k", Limit: &hour, Cost: 2}}
+	for _, n := range []int{0, 1, 4} {
+		bad := miscounts{memstore.New(memstore.Options{}), n}
+		deny, err := ratelimit.NewDenyCache(bad, ratelimit.DenyCacheOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := ratelimit.NewLease(bad, ratelimit.LeaseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lease.Close()
+		for what, s := range map[string]ratelimit.Store{
+			"deny cache": deny, "lease": lease, "shards": sharded(t, bad, 2),
+			"region": regional(t, bad, func() (num, den int64) { return 1, 2 }),
+		} {
+			if results, err := s.TakeAll(t.Context(), reqs); err == nil || results != nil {
+				t.Errorf("%s, %d results: %v, %v", what, n, results, err)
+			}
+		}
+		if res, err := must(t, bad, minute, hour).Allow(t.Context(), "k", 1); err == nil {
+			t.Errorf("limiter, %d results: %+v", n, res)
+		}
+		told := 0
+		f, err := ratelimit.NewFallback(bad, memstore.New(memstore.Options{}), ratelimit.FallbackOptions{Timeout: time.Minute, OnError: func(error) { told++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, err := f.TakeAll(t.Context(), reqs)
+		if err != nil || len(results) != 3 || !results[0].Allowed || results[2].Source != ratelimit.SourceFallback || told != 1 {
+			t.Errorf("fallback, %d results: %+v, %v, told %d times", n, results, err, told)
+		}
+		_ = f.Close()
 	}
 }
