@@ -134,15 +134,11 @@ func draft(h http.Header, f *fields, b []byte, res *ratelimit.Result, p *policie
 			f.whole(b, policyField, p.text)
 		}
 	}
-	counted := counted(res)
-	if !counted {
-		if !res.Allowed {
-			delete(h, standingField)
-		}
+	if !counted(res) {
 		return b
 	}
 	r, t := standing(res, p.find(res))
-	if old := h[standingField]; res.Allowed && len(old) > 0 {
+	if old := h[standingField]; len(old) > 0 {
 		if left, ok := remaining(old[0]); ok && left <= r {
 			return b
 		}

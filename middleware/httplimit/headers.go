@@ -52,6 +52,11 @@ func (g *Guard) SetHeaders(h http.Header, d Decision) {
 	var room [224]byte
 	var f fields
 	b, res := room[:0], &d.Result
+	if !res.Allowed { // what others have left is no room for this request
+		delete(h, remainingField)
+		delete(h, resetField)
+		delete(h, standingField)
+	}
 	if g.options.Headers&HeadersLegacy != 0 {
 		b = g.legacy(h, &f, b, res)
 	}
@@ -71,16 +76,11 @@ func (g *Guard) SetHeaders(h http.Header, d Decision) {
 // legacy appends to b the values of the fields of HeadersLegacy, where they are tighter than what h has.
 func (g *Guard) legacy(h http.Header, f *fields, b []byte, res *ratelimit.Result) []byte {
 	counted := counted(res)
-	if res.Allowed {
-		if old := h[remainingField]; len(old) > 0 {
-			left, err := strconv.ParseInt(old[0], 10, 64)
-			if !counted || err == nil && left <= res.Remaining {
-				return b
-			}
+	if old := h[remainingField]; len(old) > 0 {
+		left, err := strconv.ParseInt(old[0], 10, 64)
+		if !counted || err == nil && left <= res.Remaining {
+			return b
 		}
-	} else if !counted {
-		delete(h, remainingField)
-		delete(h, resetField)
 	}
 	if res.Limit > 0 {
 		b = f.add(b, limitField, res.Limit)
