@@ -8,6 +8,8 @@
 //	curl -i -H 'X-Api-Key: a' localhost:8080/items/3    # 429, X-RateLimit-Remaining: 0, Retry-After: 30
 //	curl -i -H 'X-Api-Key: a' localhost:8080/search     # 200, X-RateLimit-Remaining: 1
 //	curl -i -H 'X-Api-Key: b' localhost:8080/items/1    # 200, X-RateLimit-Remaining: 1
+//	curl -i -H 'X-Api-Key: a' localhost:8080/made-up    # 404, X-RateLimit-Remaining: 1
+//	curl -i -H 'X-Api-Key: a' localhost:8080/another    # 404, X-RateLimit-Remaining: 0
 //	curl -i localhost:8080/items/1                      # 401, Content-Type: application/problem+json
 package main
 
@@ -31,7 +33,10 @@ func main() { program.Main(run) }
 func limit(g *httplimit.Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			c.Request().Pattern = c.Path() // for httplimit.ByPattern
+			// What ByPattern reads. Paths without a route are one bucket, or everybody could make up buckets.
+			if c.Request().Pattern = c.Path(); c.Path() == "" {
+				c.Request().Pattern = "unmatched"
+			}
 			if !g.Write(c.Response(), c.Request(), g.Decide(c.Request(), nil)) {
 				return nil
 			}
