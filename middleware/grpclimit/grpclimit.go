@@ -10,7 +10,8 @@
 // google.rpc.QuotaFailure. Where nobody could decide, because the store is away and the limit fails closed or has nobody
 // to stand in, it is Unavailable with a RetryInfo. The header metadata of a call has what httplimit writes into header
 // fields, a denial's too: x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, ratelimit, ratelimit-policy and
-// retry-after.
+// retry-after. Where a handler of a unary call sends its header itself, they are in the trailer, but for the draft's two,
+// which are allowed in none.
 //
 // Client is the other side: interceptors that wait for room, and come back when a server says so.
 package grpclimit

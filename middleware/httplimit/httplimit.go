@@ -57,7 +57,8 @@ type Options struct {
 	// The Limiter must be a ratelimit.Refunder. The response ends when the Limiter has answered, at most a second later.
 	Refund func(r *http.Request, status int) int64
 	// MaxWait holds a request that is denied up to this long for room, as ratelimit.Wait does, and denies it at once if
-	// there cannot be room in time. 0 means none is held.
+	// there cannot be room in time. 0 means none is held. It bounds the wait for room, not the store: one that has not
+	// answered by then is asked once more, as if nothing were held.
 	MaxWait time.Duration
 	// Clock tells the time for X-RateLimit-Reset; it is read once a response. Nil means time.Now.
 	Clock func() time.Time
