@@ -219,6 +219,34 @@ func TestR116MaxWaitIsForDenials(t *testing.T) {
 	})
 }
 
+// TestMaxWaitAsksOnce: a denial that no wait helps against costs the store one question, however far away it is.
+func TestMaxWaitAsksOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		l, err := ratelimit.NewTokenBucket(counting{slow{memstore.New(memstore.Options{}), 3 * time.Millisecond, nil}, &asked}, ratelimit.PerDay(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := httplimit.Options{MaxWait: time.Second}
+		want(t, ask(l, o), 200)
+		want(t, ask(l, o), 429, "Retry-After", "86400")
+		if asked != 2 {
+			t.Errorf("two requests asked the store %d times", asked)
+		}
+	})
+}
+
+type counting struct {
+	ratelimit.Store
+	asked *int
+}
+
+func (c counting) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Result, error) {
+	*c.asked++
+	return c.Store.Take(ctx, req)
+}
+
 // A slow store answers after some time: with an error, if it has one.
 type slow struct {
 	ratelimit.Store

@@ -115,6 +115,9 @@ func (g *Guard) Decide(r *http.Request, key KeyFunc) (d Decision) {
 	return d
 }
 
+// fresh is how old a denial may be that is told as it is: Retry-After is in whole seconds, rounded up.
+const fresh = 50 * time.Millisecond
+
 func (g *Guard) wait(ctx context.Context, key string, cost int64) (ratelimit.Result, error) {
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, g.options.MaxWait)
@@ -124,7 +127,7 @@ func (g *Guard) wait(ctx context.Context, key string, cost int64) (ratelimit.Res
 	if ctx.Err() != nil || !late && !errors.Is(err, ratelimit.ErrNever) {
 		return res, err
 	}
-	if res.RetryAfter == 0 || time.Since(start) > time.Millisecond { // the store has not answered, or long ago
+	if res.RetryAfter == 0 || time.Since(start) > fresh { // the store has not answered, or long ago
 		return g.limiter.Allow(ctx, key, cost)
 	}
 	return res, nil
