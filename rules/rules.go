@@ -61,7 +61,7 @@ type Rule struct {
 // A Source is where rules come from.
 type Source interface {
 	// Rules returns all rules, for the caller to keep. One that cannot be read comes with Invalid set; an error means
-	// that nothing could be loaded.
+	// that nothing could be loaded. It returns soon after ctx is done: Set.Close waits for it.
 	Rules(ctx context.Context) ([]Rule, error)
 }
 

@@ -27,11 +27,12 @@ type Options struct {
 	// tier holds. It is called on the way to each such decision, by many goroutines: it must be quick. What it returns holds at once.
 	TierOf func(tenant string) string
 	// OnError is told of each load that failed and each rule that was skipped, a *RuleError, once until it changes.
-	// Nil means that nobody is told. It is called by the set's goroutine alone, which waits for it.
+	// Nil means that nobody is told. It is called by the set's goroutine alone, which waits for it: so it calls neither Refresh
+	// nor Close. A panic of it is dropped.
 	OnError func(error)
 	// OnShadow is told of each decision of a rule in Shadow: what it came to, or the error. A denial tells no RetryAfter but
 	// Never. It is called in the call, by many goroutines, and must be quick. key is the call's, and may be a secret or
-	// personal data. Nil means that nobody is told.
+	// personal data. Nil means that nobody is told, and a panic is dropped.
 	OnShadow func(rule Rule, key string, would ratelimit.Result, err error)
 	// Clock tells the time for Expires and Age; nil means time.Now.
 	Clock func() time.Time

@@ -41,7 +41,7 @@ type Options struct {
 	// each attempt that fails the rules are refreshed all the same, by the set's own connection.
 	MaxPause time.Duration
 	// OnError is told of each connection that was lost or could not be made. A Refresh that fails is not: the set tells that
-	// itself. Nil means that nobody is told. One goroutine calls it and waits for it.
+	// itself. Nil means that nobody is told. One goroutine calls it and waits for it; it does not call Close. A panic is dropped.
 	OnError func(error)
 }
 
