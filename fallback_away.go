@@ -56,10 +56,10 @@ func (f *Fallback) takeAllAway(ctx context.Context, reqs []Request, refused bool
 			local, place = append(local, reqs[i]), append(place, i)
 		}
 	}
-	for i := range local {
-		if r := &local[i]; !admitted && r.Cost <= r.Limit.Capacity() {
-			r.Cost, r.Extra = 0, 0 // it is only looked at
-		}
+	if !admitted && len(local) > 0 { // the others say how long they would have to wait, and spend nothing beside one that cannot be
+		never := local[0]
+		never.Key, never.Cost, never.Extra = never.Key+"\x00", never.Limit.Capacity()+1, 0
+		local = append(local, never)
 	}
 	decided, err := f.takeAllLocal(ctx, local)
 	if err != nil {

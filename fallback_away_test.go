@@ -196,6 +196,11 @@ func TestTakeAllInAnOutage(t *testing.T) {
 			{false, 0, 0, true, ratelimit.SourceFailClosed},
 			{false, 0, 4, false, ratelimit.SourceFailOpen},
 		}},
+		"closed, and a share has not": {2, []ratelimit.Request{{Limit: &local, Cost: 1}, {Limit: &login, Cost: 1}, {Limit: &other, Cost: -1}}, []want{
+			{false, 0, 0, true, ratelimit.SourceFallback},
+			{false, 0, 0, true, ratelimit.SourceFailClosed},
+			{false, 0, 4, false, ratelimit.SourceFallback},
+		}},
 		"open alone": {0, []ratelimit.Request{{Limit: &free, Cost: 1}}, []want{{true, 1, 4, false, ratelimit.SourceFailOpen}}},
 		"never": {0, []ratelimit.Request{{Limit: &free, Cost: 5}, {Limit: &login, Cost: 1}, {Limit: &local, Cost: 1}}, []want{
 			{false, 0, 0, true, ratelimit.SourceFallback},
