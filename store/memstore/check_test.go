@@ -10,33 +10,34 @@ func (s *Store) check(t testing.TB) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		live := 0
-		for j := range sh.table.entries {
-			e := &sh.table.entries[j]
-			if e.isFree() {
+		table := sh.table.Load()
+		for j := range table.len() {
+			e := table.lock(j)
+			if e == nil {
 				continue
 			}
+			e.mu.Unlock()
 			live++
 			charged += weight(&e.state)
 			if e.state.Unused() < sh.due.Load() {
 				t.Errorf("shard %d: a state is unused at %d, before %d", i, e.state.Unused(), sh.due.Load())
 			}
 			l := e.state.Machine().Limit()
-			key := string(e.text[:min(int(e.size), len(e.text))])
-			if e.long != nil {
-				key = *e.long
+			key := table.key(j)
+			found, _ := table.find(s.hash(key, &l), key, &l)
+			if found != e {
+				t.Fatalf("shard %d: entry %d is not found", i, j)
 			}
-			if sh.table.find(s.hash(key, &l), key, &l) != e {
-				t.Errorf("shard %d: entry %d is not found", i, j)
-			}
+			found.mu.Unlock()
 		}
 		empties := 0
-		for _, g := range sh.table.groups {
-			for m := g.empties(); m != 0; m &= m - 1 {
+		for g := range table.groups {
+			for m := table.group(g).empties(); m != 0; m &= m - 1 {
 				empties++
 			}
 		}
-		if live != sh.live || sh.room > empties-len(sh.table.groups) {
-			t.Errorf("shard %d: live %d, counted %d; room %d with %d empty in %d groups", i, sh.live, live, sh.room, empties, len(sh.table.groups))
+		if live != sh.live || sh.room > empties-len(table.groups) {
+			t.Errorf("shard %d: live %d, counted %d; room %d with %d empty in %d groups", i, sh.live, live, sh.room, empties, len(table.groups))
 		}
 		keys += live
 	}

@@ -29,40 +29,25 @@ func (s *Store) makeRoom(near *shard, n, now int64) {
 	}
 }
 
-// trim forgets states while the bound is passed, but not what was used in the shard sh since used.
-func (s *Store) trim(sh *shard, used uint64, now int64) {
+// trim forgets states while the bound is passed, but not what was used since used.
+func (s *Store) trim(sh *shard, used, now int64) {
 	for s.charged.Load() > s.max && s.evict(sh, used, now) {
 	}
 }
 
 // evict forgets one state, and reports whether there was any: first one that equals an unused key, in whatever shard,
-// then the least recently used of the shard near, then of any other. What was used in near since used stays. The caller
-// holds no lock.
-func (s *Store) evict(near *shard, used uint64, now int64) bool {
-	start := near.number
+// then the least recently used of the shard near, then of any other. What was used since used stays. The caller holds no
+// lock.
+func (s *Store) evict(near *shard, used, now int64) bool {
 	mask := len(s.shards) - 1
 	for i := range s.shards {
-		n := (start + i) & mask
-		if s.dues[n].Load() > now {
-			continue
-		}
-		sh := &s.shards[n]
-		sh.mu.Lock()
-		ok := s.forgetIdle(sh, now)
-		sh.mu.Unlock()
-		if ok {
+		n := (near.number + i) & mask
+		if s.dues[n].Load() <= now && s.forgetIdle(&s.shards[n], now) {
 			return true
 		}
 	}
 	for i := range s.shards {
-		sh := &s.shards[(start+i)&mask]
-		if i > 0 {
-			used = never
-		}
-		sh.mu.Lock()
-		ok := s.forgetOldest(sh, used, now)
-		sh.mu.Unlock()
-		if ok {
+		if s.forgetOldest(&s.shards[(near.number+i)&mask], used, now) {
 			return true
 		}
 	}
@@ -71,87 +56,102 @@ func (s *Store) evict(near *shard, used uint64, now int64) bool {
 
 // forgetIdle forgets a state of sh that equals an unused key, if there is one.
 func (s *Store) forgetIdle(sh *shard, now int64) bool {
-	v := sh.inOrder()
-	if v.idle == nil {
-		v.idle = sh.rank(func(e *entry) int64 { return e.state.Unused() })
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.idle == nil {
+		sh.idle = sh.rank(func(e *entry) int64 { return e.state.Unused() })
 	}
-	for len(v.idle) > 0 && v.idle[0].rank <= now {
-		e := v.idle.pop().entry
-		if e.isFree() {
-			continue
+	for len(sh.idle) > 0 && sh.idle[0].rank <= now {
+		i := sh.idle.pop().entry
+		unused, ok := s.forgetUnused(sh, i, now)
+		if ok {
+			return true
 		}
-		if unused := e.state.Unused(); unused > now {
-			v.idle.push(ranked{rank: unused, entry: e}) // it was used after it came in
-			continue
+		if unused != never {
+			sh.idle.push(ranked{rank: unused, entry: i}) // it was used after it came in
 		}
-		s.forget(sh, e)
-		s.expired.Add(1)
-		return true
 	}
-	if len(v.idle) > 0 {
-		sh.due.Store(v.idle[0].rank)
+	if len(sh.idle) > 0 {
+		sh.due.Store(sh.idle[0].rank)
 	} else {
 		sh.due.Store(never)
 	}
 	return false
 }
 
+// forgetUnused forgets entry i of sh, which is locked, if it equals an unused key at a time, and tells when it does:
+// never if it is free.
+func (s *Store) forgetUnused(sh *shard, i int, at int64) (unused int64, forgotten bool) {
+	e := sh.table.Load().lock(i)
+	if e == nil {
+		return never, false
+	}
+	defer e.mu.Unlock()
+	if unused = e.state.Unused(); unused > at {
+		return unused, false
+	}
+	s.expired.Add(1)
+	s.forget(sh, e, i)
+	return unused, true
+}
+
 // forgetOldest forgets the least recently used state of sh, if there is one that was not used since used.
-func (s *Store) forgetOldest(sh *shard, used uint64, now int64) bool {
-	v := sh.inOrder()
+func (s *Store) forgetOldest(sh *shard, used, now int64) bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
 	for range 2 {
 		// What was used after the queue was made is in it no more, and is newer than all that is.
-		for len(v.old) > 0 {
-			r := v.old.pop()
-			e := r.entry
-			if e.isFree() || e.used != uint64(r.rank) || e.used >= used {
+		for len(sh.old) > 0 {
+			r := sh.old.pop()
+			e := sh.table.Load().lock(r.entry)
+			if e == nil {
 				continue
 			}
-			if e.state.Unused() <= now {
-				s.expired.Add(1)
-			} else {
-				s.evicted.Add(1)
+			oldest := e.used == r.rank && e.used < used
+			if oldest {
+				if e.state.Unused() <= now {
+					s.expired.Add(1)
+				} else {
+					s.evicted.Add(1)
+				}
+				s.forget(sh, e, r.entry)
 			}
-			s.forget(sh, e)
-			return true
+			e.mu.Unlock()
+			if oldest {
+				return true
+			}
 		}
-		v.old = sh.rank(func(e *entry) int64 { return int64(e.used) })
+		sh.old = sh.rank(func(e *entry) int64 { return e.used })
 	}
 	return false
 }
 
-func (sh *shard) inOrder() *victims {
-	if sh.victims == nil {
-		sh.victims = &victims{}
-	}
-	return sh.victims
-}
-
 // rank returns the entries of sh in a queue.
 func (sh *shard) rank(by func(*entry) int64) queue {
-	q := make(queue, 0, sh.live+1)
-	for i := range sh.table.entries {
-		if e := &sh.table.entries[i]; !e.isFree() {
-			q = append(q, ranked{rank: by(e), entry: e})
+	q, t := make(queue, 0, sh.live+1), sh.table.Load()
+	for i := range t.len() {
+		if e := t.lock(i); e != nil {
+			q = append(q, ranked{rank: by(e), entry: i})
+			e.mu.Unlock()
 		}
 	}
 	q.order()
 	return q
 }
 
-// unusedFrom notes when e, new or changed, will equal an unused key, which may be sooner than what is known of it.
-func (sh *shard) unusedFrom(e *entry, at int64) {
+// unusedFrom notes when entry i of t, new or changed, will equal an unused key, which may be sooner than what is known of
+// it. sh is locked.
+func (sh *shard) unusedFrom(t *table, i int, at int64) {
 	if at < sh.due.Load() {
 		sh.due.Store(at)
 	}
 	sh.soonest = min(sh.soonest, at)
-	v := sh.victims
-	if v == nil || v.idle == nil {
+	if sh.idle == nil || t != sh.table.Load() { // what was made since knows it
 		return
 	}
-	if len(v.idle) > sh.live+sh.live/4 { // then entries stand in it more than once
-		v.idle = nil
+	if len(sh.idle) > sh.live+sh.live/4 { // then entries stand in it more than once
+		sh.idle = nil
 		return
 	}
-	v.idle.push(ranked{rank: at, entry: e})
+	sh.idle.push(ranked{rank: at, entry: i})
 }

@@ -13,8 +13,18 @@ import (
 
 // has tells whether s keeps a state for key.
 func has(s *Store, key string, l ratelimit.Limit) bool {
+	return unused(s, key, l) != never
+}
+
+// unused is when the state of key will equal an unused key, never if there is none.
+func unused(s *Store, key string, l ratelimit.Limit) int64 {
 	hash := s.hash(key, &l)
-	return s.shard(hash).table.find(hash, key, &l) != nil
+	e, _ := s.shard(hash).table.Load().find(hash, key, &l)
+	if e == nil {
+		return never
+	}
+	defer e.mu.Unlock()
+	return e.state.Unused()
 }
 
 func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
@@ -93,7 +103,7 @@ func TestEvictionOrder(t *testing.T) {
 	}
 	model := make(map[string]known)
 	for step := range 15_000 {
-		now := s.now()
+		now, _ := s.moment()
 		key := strconv.Itoa(r.IntN(3 * most))
 		k, ok := model[key]
 		if !ok || r.IntN(20) == 0 {
@@ -127,8 +137,7 @@ func TestEvictionOrder(t *testing.T) {
 			take(t, s, key, k.limit, cost)
 		}
 		if has(s, key, k.limit) {
-			hash := s.hash(key, &k.limit)
-			k.unused, k.used = s.shard(hash).table.find(hash, key, &k.limit).state.Unused(), step
+			k.unused, k.used = unused(s, key, k.limit), step
 			model[key] = k
 		}
 		c.advance(time.Duration(r.IntN(20)) * time.Millisecond)
@@ -225,7 +234,7 @@ func TestR88Flood(t *testing.T) {
 		t.Errorf("Len %d after a minute, want 1", n)
 	}
 	for i := range s.shards {
-		if n := len(s.shards[i].table.entries); n > 64 {
+		if n := s.shards[i].table.Load().len(); n > 64 {
 			t.Errorf("shard %d still has room for %d", i, n)
 		}
 	}

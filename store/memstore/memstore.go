@@ -21,7 +21,7 @@ type Options struct {
 	// entries counts as max(1, n). 0 means DefaultMaxKeys; New panics below 0.
 	//
 	// When it is reached, a state that equals an unused key makes room, which costs nobody anything. If there is
-	// none, the least recently used goes: of all up to 8,192 MaxKeys, above that of the states that share a lock
+	// none, the least recently used goes: of all up to 16,384 MaxKeys, above that of the states that share a lock
 	// with the new one, about as many. A log alone may outgrow MaxKeys, up to the Rate of its limit; all else has
 	// gone by then.
 	MaxKeys int
@@ -51,6 +51,7 @@ type Store struct {
 
 	_        [64]byte // what changes with every new key stays off the lines that every call reads
 	machines machines
+	uses     atomic.Int64
 	charged  atomic.Int64 // against max
 	keys     atomic.Int64
 	evicted  atomic.Uint64
@@ -63,7 +64,7 @@ var (
 )
 
 const (
-	shardKeys = 8192 // about how many states share a lock at most: the work of one eviction depends on it
+	shardKeys = 16384 // about how many states share a lock at most: the work of one eviction depends on it
 	maxShards = 4096
 )
 
@@ -86,8 +87,10 @@ func New(o Options) *Store {
 		max:     int64(o.MaxKeys),
 	}
 	s.base = s.started.UnixMicro()
+	none := newTable(1) // and none will be put in it
 	for i := range s.shards {
 		s.shards[i].number, s.shards[i].due = i, &s.dues[i]
+		s.shards[i].table.Store(none)
 		s.dues[i].Store(never)
 	}
 	s.sweeper.work()
@@ -110,46 +113,60 @@ func (s *Store) Take(ctx context.Context, req ratelimit.Request) (res ratelimit.
 	}
 	hash := s.hash(key, req.Limit)
 	sh := s.shard(hash)
-	now := s.now() // which may be out of turn once the lock is there: a State never goes back
-
-	sh.mu.Lock()
-	e := sh.table.find(hash, key, req.Limit)
+	var now, used int64 // out of turn, perhaps, once the lock is there: a State never goes back
+	if s.clock == nil { // moment takes a nanosecond more
+		used = int64(time.Since(s.started))
+		now = s.base + used/1000
+	} else {
+		now, used = s.moment()
+	}
+	e, i, t := sh.find(hash, key, req.Limit)
 	if e == nil {
-		return s.takeNew(sh, hash, key, now, &req)
+		return s.takeNew(sh, hash, key, now, used, &req)
 	}
 	m := e.state.Machine()
 	other := !m.Runs(req.Limit)
 	if other {
 		if m, err = s.machines.get(req.Limit); err != nil {
-			sh.mu.Unlock()
+			e.mu.Unlock()
 			return res, err
 		}
 	}
-	sh.uses++
-	e.used = sh.uses
-	used, before := e.used, weight(&e.state)
-	var grown int64
+	e.used = used
+	before, grown, unused := weight(&e.state), int64(0), int64(never)
 	if m.TakeInto(&res, &e.state, now, req.Cost, req.Extra) {
 		// Nearly always it is later than it was when it will equal an unused key.
 		if other || req.Cost < 0 || now+res.ResetAfter.Microseconds() < sh.due.Load() {
-			sh.unusedFrom(e, e.state.Unused())
+			unused = e.state.Unused()
 		}
 		if grown = weight(&e.state) - before; grown != 0 {
 			s.charged.Add(grown)
 		}
 	}
-	sh.mu.Unlock()
+	e.mu.Unlock()
+	if unused != never || grown > 0 || s.sweeper.awake(now) {
+		s.tidy(sh, t, i, unused, grown, now, used)
+	}
+	return res, nil
+}
+
+// tidy does what follows a decision now and then. It is a function of its own so that those without it are quicker.
+func (s *Store) tidy(sh *shard, t *table, i int, unused, grown, now, used int64) {
+	if unused != never {
+		sh.mu.Lock()
+		sh.unusedFrom(t, i, unused)
+		sh.mu.Unlock()
+	}
 	if grown > 0 {
 		s.trim(sh, used, now)
 	}
 	if s.sweeper.awake(now) {
 		s.sweep(now)
 	}
-	return res, nil
 }
 
 // takeNew decides req for a key that has no state. sh is locked, and unlocked on return.
-func (s *Store) takeNew(sh *shard, hash uint64, key string, now int64, req *ratelimit.Request) (ratelimit.Result, error) {
+func (s *Store) takeNew(sh *shard, hash uint64, key string, now, used int64, req *ratelimit.Request) (ratelimit.Result, error) {
 	m, err := s.machines.get(req.Limit)
 	if err != nil {
 		sh.mu.Unlock()
@@ -161,11 +178,11 @@ func (s *Store) takeNew(sh *shard, hash uint64, key string, now int64, req *rate
 		sh.mu.Unlock()
 		b := batch{n: 1}
 		b.set(0, s, key, req.Limit, ratelimit.Step{Machine: m, Cost: req.Cost, Extra: req.Extra})
-		b.decide(s, now)
+		b.decide(s, now, used)
 		return b.results[0], nil
 	}
 	if changed {
-		s.insert(sh, hash, key, state)
+		s.insert(sh, hash, key, &state, used)
 	}
 	sh.mu.Unlock()
 	if s.sweeper.awake(now) {
@@ -193,8 +210,9 @@ func (s *Store) Reset(ctx context.Context, key string, limits ...*ratelimit.Limi
 		hash := s.hash(key, l)
 		sh := s.shard(hash)
 		sh.mu.Lock()
-		if e := sh.table.find(hash, key, l); e != nil {
-			s.forget(sh, e)
+		if e, i := sh.table.Load().find(hash, key, l); e != nil {
+			s.forget(sh, e, i)
+			e.mu.Unlock()
 		}
 		sh.mu.Unlock()
 	}
@@ -218,13 +236,13 @@ func (s *Store) History(ctx context.Context, key string, limit *ratelimit.Limit)
 	key = ratelimit.BareKey(key)
 	hash := s.hash(key, limit)
 	sh := s.shard(hash)
-	now := s.now()
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	e := sh.table.find(hash, key, limit)
+	now, _ := s.moment()
+	e, _, _ := sh.find(hash, key, limit)
 	if e == nil {
+		sh.mu.Unlock()
 		return m.History(new(ratelimit.State), now)
 	}
+	defer e.mu.Unlock()
 	return m.History(&e.state, now)
 }
 
@@ -236,10 +254,12 @@ func (s *Store) Stats() Stats {
 	return Stats{Keys: s.Len(), Evicted: s.evicted.Load(), Expired: s.expired.Load()}
 }
 
-// now is the time in microseconds since the epoch.
-func (s *Store) now() int64 {
+// moment is the time in microseconds since the epoch, and the number of a use of a state, larger than those before it:
+// the nanoseconds since New, or with a Clock a count, which is one more thing that all calls write.
+func (s *Store) moment() (now, used int64) {
 	if s.clock == nil {
-		return s.base + int64(time.Since(s.started)/time.Microsecond)
+		used = int64(time.Since(s.started))
+		return s.base + used/1000, used
 	}
-	return min(max(s.clock().UnixMicro(), 0), 1<<53-1) // the ends of time that a Machine knows
+	return min(max(s.clock().UnixMicro(), 0), 1<<53-1), s.uses.Add(1) // the ends of time that a Machine knows
 }

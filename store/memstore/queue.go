@@ -1,12 +1,12 @@
 package memstore
 
-// A queue is a heap of entries, the smallest rank first. A rank is what it was when the entry came in: whoever takes it
+// A queue is a heap of the entries of a table, the smallest rank first. A rank is what it was when the entry came in: whoever takes it
 // out looks whether that still holds, and whether the entry is still in use, or again.
 type queue []ranked
 
 type ranked struct {
 	rank  int64
-	entry *entry
+	entry int
 }
 
 // order makes q a heap, whatever it was.

@@ -134,3 +134,54 @@ func TestTakeAllInOppositeOrders(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is lost when tables are made anew under calls that look for entries without the shard's lock.
+func TestGrowingUnderLoad(t *testing.T) {
+	t.Parallel()
+	l := ratelimit.Limit{Rate: 1, Period: 24 * time.Hour, Burst: 1_000_000_000} // nothing comes back meanwhile
+	for range 5 {
+		s := New(Options{MaxKeys: 5000})
+		var stop atomic.Bool
+		var admitted atomic.Int64
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for !stop.Load() {
+					admitted.Add(int64(count(t, s, "busy", l, 100)))
+				}
+			})
+		}
+		for i := range 4000 {
+			take(t, s, fmt.Sprint(i), l, 1)
+		}
+		stop.Store(true)
+		wg.Wait()
+		if res := take(t, s, "busy", l, 0); res.Limit-res.Remaining != admitted.Load() {
+			t.Fatalf("%d admitted, %d spent", admitted.Load(), res.Limit-res.Remaining)
+		}
+		s.check(t)
+	}
+}
+
+// What a batch has locked is not in the way of its search for the rest, among which are states of the same tag.
+func TestTakeAllOfOneKey(t *testing.T) {
+	t.Parallel()
+	reqs := make([]ratelimit.Request, ratelimit.MaxTakeAll)
+	for i := range reqs {
+		l := ratelimit.PerHour(10).Named(fmt.Sprint(i))
+		reqs[i] = ratelimit.Request{Limit: &l, Cost: 1}
+	}
+	for range 20 {
+		s, _ := newStore(100)
+		for n := range 200 {
+			for i := range reqs {
+				reqs[i].Key = fmt.Sprint(n / 2)
+			}
+			results, err := s.TakeAll(t.Context(), reqs)
+			if err != nil || results[15].Remaining != int64(9-n%2) {
+				t.Fatalf("%+v, %v", results, err)
+			}
+		}
+		s.check(t)
+	}
+}

@@ -69,7 +69,7 @@ func (s *Store) setBack() {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		sh.due.Store(longAgo)
-		sh.victims = nil
+		sh.idle, sh.old = nil, nil
 		sh.mu.Unlock()
 	}
 }
@@ -80,27 +80,20 @@ func (s *Store) sweepShard(sh *shard, at int64, steps *int) bool {
 	if sh.hand == 0 {
 		sh.soonest = never
 	}
-	for ; sh.hand < len(sh.table.entries); sh.hand++ {
+	for ; sh.hand < sh.table.Load().len(); sh.hand++ {
 		if *steps <= 0 {
 			return false
 		}
 		*steps--
-		e := &sh.table.entries[sh.hand]
-		if e.isFree() {
-			continue
-		}
-		unused := e.state.Unused()
-		if unused > at {
+		if unused, ok := s.forgetUnused(sh, sh.hand, at); ok {
+			*steps--
+		} else {
 			sh.soonest = min(sh.soonest, unused)
-			continue
 		}
-		s.forget(sh, e)
-		s.expired.Add(1)
-		*steps--
 	}
 	sh.hand = 0
 	sh.due.Store(sh.soonest)
-	if n := len(sh.table.entries); n > 64 && sh.live < n/4 {
+	if n := sh.table.Load().len(); n > 64 && sh.live < n/4 {
 		s.resize(sh, s.grown(sh.live))
 	}
 	return true

@@ -25,7 +25,8 @@ func (s *Store) TakeAll(ctx context.Context, reqs []ratelimit.Request) ([]rateli
 		}
 		b.set(i, s, ratelimit.BareKey(r.Key), r.Limit, ratelimit.Step{Machine: m, Cost: r.Cost, Extra: r.Extra})
 	}
-	b.decide(s, s.now())
+	now, used := s.moment()
+	b.decide(s, now, used)
 	return merged.Results(slices.Clone(b.results[:b.n])), nil
 }
 
@@ -45,8 +46,9 @@ type spot struct {
 	key    string
 	limit  *ratelimit.Limit
 	shard  *shard
-	entry  *entry // nil if there is none
-	used   uint64 // the shard's uses with this one
+	table  *table
+	entry  *entry // nil if there is none; locked
+	number int    // of the entry in the table
 	weight int64  // before the decision; 0 if there is no state
 	other  bool   // the state was last written under other numbers
 }
@@ -63,11 +65,11 @@ func (b *batch) set(i int, s *Store, key string, limit *ratelimit.Limit, step ra
 }
 
 // decide fills in the results.
-func (b *batch) decide(s *Store, now int64) {
+func (b *batch) decide(s *Store, now, used int64) {
 	var reserved int64
 	b.lock(s)
 	for {
-		need := b.find() - reserved
+		need := b.find(used) - reserved
 		if need <= 0 || s.reserve(need) {
 			reserved += max(0, need)
 			break
@@ -82,13 +84,11 @@ func (b *batch) decide(s *Store, now int64) {
 	}
 	ratelimit.StepAll(now, b.steps[:b.n], b.results[:b.n])
 	grown := b.note()
-	inserted := b.insert(s)
+	inserted := b.insert(s, used)
 	s.charged.Add(grown + inserted - reserved)
 	b.unlock(s)
 	if grown > 0 {
-		for i := range b.n {
-			s.trim(b.places[i].shard, b.places[i].used, now)
-		}
+		s.trim(b.places[0].shard, used, now)
 	}
 	if s.sweeper.awake(now) {
 		s.sweep(now)
@@ -102,29 +102,40 @@ func (b *batch) lock(s *Store) {
 }
 
 func (b *batch) unlock(s *Store) {
+	for i := range b.n {
+		if e := b.places[i].entry; e != nil {
+			e.mu.Unlock()
+		}
+	}
 	for _, n := range b.locks {
 		s.shards[n].mu.Unlock()
 	}
 }
 
-// find points the steps at their states, and returns how many states there may be to insert.
-func (b *batch) find() (need int64) {
+// find locks the states there are and points the steps at them, and returns how many states there may be to insert.
+func (b *batch) find(used int64) (need int64) {
+	for i := range b.n {
+		p := &b.places[i]
+		p.table = p.shard.table.Load()
+		if p.entry, p.number = p.table.find(p.hash, p.key, p.limit); p.entry != nil {
+			p.entry.mu.Unlock() // it would be in the way of the search for others, and stays where it is
+		}
+	}
 	for i := range b.n {
 		p, st := &b.places[i], &b.steps[i]
-		e := p.shard.table.find(p.hash, p.key, p.limit)
-		p.entry = e
+		e := p.entry
 		if e == nil {
-			p.weight, p.used, p.other = 0, never, false
+			p.weight, p.other = 0, false
 			st.State = &b.fresh[i]
 			if st.Cost > 0 || st.Extra > 0 {
 				need++
 			}
 			continue
 		}
-		p.shard.uses++
-		e.used = p.shard.uses
+		e.mu.Lock()
+		e.used = used
 		st.State = &e.state
-		p.weight, p.used, p.other = weight(&e.state), e.used, !e.state.Machine().Runs(p.limit)
+		p.weight, p.other = weight(&e.state), !e.state.Machine().Runs(p.limit)
 	}
 	return need
 }
@@ -140,7 +151,8 @@ func (b *batch) fits(now int64) bool {
 	return true
 }
 
-// note brings what is known of the states that were there up to date, and returns by how much they grew.
+// note brings what is known of the states that were there up to date and unlocks them, and returns by how much they
+// grew.
 func (b *batch) note() (grown int64) {
 	for i := range b.n {
 		p, st := &b.places[i], &b.steps[i]
@@ -148,19 +160,20 @@ func (b *batch) note() (grown int64) {
 			continue
 		}
 		if unused := st.State.Unused(); p.other || st.Cost < 0 || unused < p.shard.due.Load() {
-			p.shard.unusedFrom(p.entry, unused)
+			p.shard.unusedFrom(p.table, p.number, unused)
 		}
 		grown += weight(st.State) - p.weight
+		p.entry.mu.Unlock()
+		p.entry = nil
 	}
 	return grown
 }
 
-// insert keeps the states that are new, and returns how many they are. Entries found before are not good after it.
-func (b *batch) insert(s *Store) (n int64) {
+// insert keeps the states that are new, and returns how many they are.
+func (b *batch) insert(s *Store, used int64) (n int64) {
 	for i := range b.n {
-		p := &b.places[i]
-		if p.entry == nil && b.fresh[i].Machine() != nil {
-			s.insert(p.shard, p.hash, p.key, b.fresh[i])
+		if p := &b.places[i]; b.fresh[i].Machine() != nil {
+			s.insert(p.shard, p.hash, p.key, &b.fresh[i], used)
 			n++
 		}
 	}
