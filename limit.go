@@ -125,7 +125,8 @@ func PerMinute(n int64) Limit { return Limit{Rate: n, Period: time.Minute} }
 // PerHour returns a token bucket of n units an hour that holds n.
 func PerHour(n int64) Limit { return Limit{Rate: n, Period: time.Hour} }
 
-// PerDay returns a token bucket of n units per 24 hours that holds n.
+// PerDay returns a token bucket of n units per 24 hours that holds n. It is full at first, so the first day may see twice n:
+// a quota is a sliding window.
 func PerDay(n int64) Limit { return Limit{Rate: n, Period: 24 * time.Hour} }
 
 // Named returns l with that Name.

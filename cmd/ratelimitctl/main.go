@@ -50,6 +50,18 @@ var commands = map[string]command{
 	"keys":     {"", keys, func(c *call) { c.redisFlags(); c.keysFlags() }},
 }
 
+const usage = `usage: ratelimitctl COMMAND [flags] arguments
+
+  validate SOURCE                       would these rules load?
+  diff     OLD NEW                      what would change from one source to another?
+  explain  -rules SOURCE TENANT ROUTE   why is this tenant blocked, or not?
+  peek     -rules SOURCE TENANT ROUTE   what is left, without spending
+  reset    -rules SOURCE TENANT ROUTE   forget what was spent
+  keys                                  how many keys there are in Redis, and how large
+
+A SOURCE is a JSON file of rules or a postgres:// URL. ratelimitctl COMMAND -h lists the flags.
+`
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -65,7 +77,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	}
 	cmd, ok := commands[name]
 	if !ok {
-		fmt.Fprintln(errs, "usage: ratelimitctl validate|diff|explain|peek|reset|keys [flags] arguments\n       ratelimitctl COMMAND -h")
+		fmt.Fprint(errs, usage)
 		return 2
 	}
 	c := newCall(name, cmd, out, errs)

@@ -85,7 +85,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer fleet.close()
 
-	fmt.Fprintf(out, "%d instances share %v and get %d calls a second.\n\n", o.instances, ratelimit.PerSecond(o.limit), o.offered)
+	fmt.Fprintf(out, "%d instances share %v and get %d calls a second.\n", o.instances, ratelimit.PerSecond(o.limit), o.offered)
+	fmt.Fprintln(out, "A bucket that is full, at the start and of a server that comes back empty, admits one limit more; docs/fallback.md has the bounds.")
+	fmt.Fprintln(out)
 	fmt.Fprintln(out, "  time  redis   admitted/s  denied/s  decided by store / local share    p99")
 	lines, err := timeline(ctx, o, server, fleet, out)
 	if err != nil {

@@ -51,7 +51,7 @@ func writeUnavailable(w http.ResponseWriter, r *http.Request, detail string) {
 
 // writeNoKey answers a request that does not say who is calling.
 func writeNoKey(w http.ResponseWriter, r *http.Request, err error) {
-	challenge, detail := "ApiKey", "The request does not say who is calling."
+	challenge, detail := "ApiKey", "It is not known who is calling."
 	var header missingHeader
 	if errors.As(err, &header) {
 		challenge, detail = `ApiKey header="`+string(header)+`"`, "The header field "+string(header)+" is missing."
