@@ -21,7 +21,7 @@ func TestNetwork(t *testing.T) {
 		},
 		"slower than the budget": {
 			Outage{Away: Wholly, Lasts: 650 * time.Millisecond, Options: ratelimit.FallbackOptions{Timeout: 40 * time.Millisecond}},
-			func(p *Proxy) { p.Slow(50 * time.Millisecond) },
+			func(p *Proxy) { p.Slow(150 * time.Millisecond) },
 			func(p *Proxy) { p.Slow(0) },
 		},
 		"slow, within the budget": {

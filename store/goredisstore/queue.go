@@ -22,7 +22,7 @@ type queue struct {
 	// is slow to come back does not count, so that a bad connection holds nobody up, but there are never more than limit.
 	most, eager, limit int
 
-	refused atomic.Pointer[refusal] // nil: not lately
+	refused atomic.Pointer[refusal] // what the server said last, if that was a refusal
 
 	mu         sync.Mutex // guards what follows
 	head, tail *call      // who waits
@@ -88,17 +88,8 @@ func (q *queue) do(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// A refusal is ErrMisconfigured from the server. Where it takes longer to arrive than callers wait, as that of a password
-// does on a new connection, they are told of the last one.
-type refusal struct {
-	err error
-	at  time.Time
-}
-
-// refusalAge is how long a refusal is told to those who did not wait for their own.
-const refusalAge = time.Second
-
-// gone is the error of a caller whose context has ended.
+// gone is the error of a caller whose context has ended. Where a refusal takes longer to arrive than callers wait, as that
+// of a password does on a new connection, they are told of the last one.
 func (q *queue) gone(ctx context.Context) error {
 	err := ended(ctx)
 	if r := q.refused.Load(); r != nil && time.Since(r.at) < refusalAge && errors.Is(err, context.DeadlineExceeded) {
@@ -107,12 +98,23 @@ func (q *queue) gone(ctx context.Context) error {
 	return err
 }
 
-// note keeps what b was refused with.
+// A refusal is ErrMisconfigured, and when it came.
+type refusal struct {
+	err error
+	at  time.Time
+}
+
+// refusalAge is how long a refusal is told. Somebody has to ask meanwhile, which a breaker may keep everybody from for a
+// while.
+const refusalAge = time.Minute
+
+// note keeps what b was refused with, until the server answers or is found to be away.
 func (q *queue) note(b *batch) {
 	switch err := b.calls[0].err; {
 	case errors.Is(err, ratelimit.ErrMisconfigured):
 		q.refused.Store(&refusal{err, time.Now()})
-	case err == nil && q.refused.Load() != nil:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded): // the callers left
+	case q.refused.Load() != nil:
 		q.refused.Store(nil)
 	}
 }
