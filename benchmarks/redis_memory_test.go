@@ -76,7 +76,7 @@ func TestRedisMemoryOfTokenBucket(t *testing.T) {
 		ratelimit.PerDay(86_399),
 		ratelimit.PerSecond(1_000_000_000),
 		{Rate: 1_000_000_000, Period: 366 * 24 * time.Hour},
-		{Rate: 999_999_937, Period: 366*24*time.Hour - time.Microsecond}, // whole tokens in a field of their own
+		{Rate: 999_999_937, Period: 366*24*time.Hour - time.Microsecond}, // whole tokens are a number of their own
 	}
 	keys := userKeys(len(limits))
 	for i, limit := range limits {
