@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -26,11 +25,16 @@ const (
 var breakerStateNames = [...]string{BreakerClosed: "closed", BreakerHalfOpen: "half-open", BreakerOpen: "open"}
 
 // String returns "closed", "half-open" or "open".
-func (s BreakerState) String() string {
-	if int(s) < len(breakerStateNames) {
-		return breakerStateNames[s]
-	}
-	return fmt.Sprintf("BreakerState(%d)", uint8(s))
+func (s BreakerState) String() string { return nameOf("BreakerState", breakerStateNames[:], s) }
+
+// MarshalText returns what String does, and an error for a value that is no BreakerState.
+func (s BreakerState) MarshalText() ([]byte, error) {
+	return marshalName(errName, "BreakerState", breakerStateNames[:], s)
+}
+
+// UnmarshalText accepts the texts that String returns.
+func (s *BreakerState) UnmarshalText(text []byte) error {
+	return unmarshalName(errName, "BreakerState", breakerStateNames[:], s, text)
 }
 
 // A breaker is gobreaker's, which numbers its generations: the result of a call that began in an earlier state changes

@@ -21,30 +21,16 @@ const (
 var algorithmNames = [...]string{TokenBucket: "token-bucket", SlidingLog: "sliding-log", SlidingCounter: "sliding-counter"}
 
 // String returns "token-bucket", "sliding-log" or "sliding-counter".
-func (a Algorithm) String() string {
-	if int(a) < len(algorithmNames) {
-		return algorithmNames[a]
-	}
-	return fmt.Sprintf("Algorithm(%d)", uint8(a))
-}
+func (a Algorithm) String() string { return nameOf("Algorithm", algorithmNames[:], a) }
 
 // MarshalText returns what String does, and an error for a value that is no Algorithm.
 func (a Algorithm) MarshalText() ([]byte, error) {
-	if int(a) >= len(algorithmNames) {
-		return nil, fmt.Errorf("%w: unknown Algorithm %d", ErrInvalidLimit, uint8(a))
-	}
-	return []byte(a.String()), nil
+	return marshalName(ErrInvalidLimit, "Algorithm", algorithmNames[:], a)
 }
 
 // UnmarshalText accepts exactly the texts that String returns.
 func (a *Algorithm) UnmarshalText(text []byte) error {
-	for i, name := range algorithmNames {
-		if string(text) == name {
-			*a = Algorithm(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: Algorithm %.40q is none of token-bucket, sliding-log, sliding-counter", ErrInvalidLimit, text)
+	return unmarshalName(ErrInvalidLimit, "Algorithm", algorithmNames[:], a, text)
 }
 
 // FailureMode is what becomes of a decision while the store is away. Only a store wrapper that stands in for an absent
@@ -65,19 +51,11 @@ const (
 var failureModeNames = [...]string{FailDefault: "default", FailLocal: "local", FailOpen: "open", FailClosed: "closed"}
 
 // String returns "default", "local", "open" or "closed".
-func (m FailureMode) String() string {
-	if int(m) < len(failureModeNames) {
-		return failureModeNames[m]
-	}
-	return fmt.Sprintf("FailureMode(%d)", uint8(m))
-}
+func (m FailureMode) String() string { return nameOf("FailureMode", failureModeNames[:], m) }
 
 // MarshalText returns what String does, and an error for a value that is no FailureMode.
 func (m FailureMode) MarshalText() ([]byte, error) {
-	if int(m) >= len(failureModeNames) {
-		return nil, fmt.Errorf("%w: unknown OnFailure %d", ErrInvalidLimit, uint8(m))
-	}
-	return []byte(m.String()), nil
+	return marshalName(ErrInvalidLimit, "FailureMode", failureModeNames[:], m)
 }
 
 // UnmarshalText accepts the texts that String returns, and the empty text for FailDefault.
@@ -86,13 +64,7 @@ func (m *FailureMode) UnmarshalText(text []byte) error {
 		*m = FailDefault
 		return nil
 	}
-	for i, name := range failureModeNames {
-		if string(text) == name {
-			*m = FailureMode(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: OnFailure %.40q is none of local, open, closed", ErrInvalidLimit, text)
+	return unmarshalName(ErrInvalidLimit, "FailureMode", failureModeNames[:], m, text)
 }
 
 // A Limit says how much a key may spend: Rate units per Period. It is plain data: comparable, printable, loadable from

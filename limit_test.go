@@ -1,8 +1,11 @@
 package ratelimit_test
 
 import (
+	"encoding"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -105,19 +108,14 @@ func TestTexts(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for a := range ratelimit.SlidingCounter + 1 {
-		text, err := a.MarshalText()
-		var back ratelimit.Algorithm
-		if err != nil || back.UnmarshalText(text) != nil || back != a || string(text) != a.String() {
-			t.Errorf("%v: %q, %v, %v", a, text, err, back)
-		}
-	}
-	for m := range ratelimit.FailClosed + 1 {
-		text, err := m.MarshalText()
-		var back ratelimit.FailureMode
-		if err != nil || back.UnmarshalText(text) != nil || back != m || string(text) != m.String() {
-			t.Errorf("%v: %q, %v, %v", m, text, err, back)
-		}
+	roundTrip(t, ratelimit.TokenBucket, ratelimit.SlidingLog, ratelimit.SlidingCounter)
+	roundTrip(t, ratelimit.FailDefault, ratelimit.FailLocal, ratelimit.FailOpen, ratelimit.FailClosed)
+	roundTrip(t, ratelimit.BreakerClosed, ratelimit.BreakerHalfOpen, ratelimit.BreakerOpen)
+	roundTrip(t, ratelimit.ShadowAgrees, ratelimit.ShadowWouldDeny, ratelimit.ShadowWouldAllow, ratelimit.ShadowFailed)
+	roundTrip(t, ratelimit.SourceStore, ratelimit.SourceFallback, ratelimit.SourceLease, ratelimit.SourceDenyCache,
+		ratelimit.SourceFailOpen, ratelimit.SourceFailClosed)
+	if data, err := json.Marshal(ratelimit.Result{Source: ratelimit.SourceDenyCache}); err != nil || !strings.Contains(string(data), `"Source":"deny-cache"`) {
+		t.Errorf("%s, %v", data, err)
 	}
 	mode := ratelimit.FailOpen
 	if err := mode.UnmarshalText(nil); err != nil || mode != ratelimit.FailDefault {
@@ -137,6 +135,30 @@ func TestTexts(t *testing.T) {
 	}
 	if got := ratelimit.FailureMode(9).String(); got != "FailureMode(9)" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// roundTrip: a value is written to JSON as what it is called, and read back; the value after the last has no text.
+func roundTrip[T interface {
+	~uint8
+	fmt.Stringer
+	encoding.TextMarshaler
+}](t *testing.T, values ...T,
+) {
+	t.Helper()
+	for _, v := range values {
+		var back T
+		data, err := json.Marshal(v)
+		if err != nil || string(data) != strconv.Quote(v.String()) || json.Unmarshal(data, &back) != nil || back != v {
+			t.Errorf("%v: %s, %v, %v", v, data, err, back)
+		}
+	}
+	unknown := values[len(values)-1] + 1
+	if data, err := unknown.MarshalText(); err == nil {
+		t.Errorf("%v is written as %q", unknown, data)
+	}
+	if err := json.Unmarshal([]byte(`"Unheard-of"`), &unknown); err == nil {
+		t.Errorf("a text that no %T has is read as %v", unknown, unknown)
 	}
 }
 

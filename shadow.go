@@ -27,11 +27,16 @@ var verdictNames = [...]string{
 }
 
 // String returns "agrees", "would-deny", "would-allow" or "failed".
-func (v Verdict) String() string {
-	if int(v) < len(verdictNames) {
-		return verdictNames[v]
-	}
-	return fmt.Sprintf("Verdict(%d)", uint8(v))
+func (v Verdict) String() string { return nameOf("Verdict", verdictNames[:], v) }
+
+// MarshalText returns what String does, and an error for a value that is no Verdict.
+func (v Verdict) MarshalText() ([]byte, error) {
+	return marshalName(errName, "Verdict", verdictNames[:], v)
+}
+
+// UnmarshalText accepts the texts that String returns.
+func (v *Verdict) UnmarshalText(text []byte) error {
+	return unmarshalName(errName, "Verdict", verdictNames[:], v, text)
 }
 
 // A ShadowReport is one call as both limiters decided it.

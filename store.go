@@ -132,9 +132,14 @@ var sourceNames = [...]string{
 }
 
 // String returns "store", "fallback", "lease", "deny-cache", "fail-open" or "fail-closed".
-func (s Source) String() string {
-	if int(s) < len(sourceNames) {
-		return sourceNames[s]
-	}
-	return fmt.Sprintf("Source(%d)", uint8(s))
+func (s Source) String() string { return nameOf("Source", sourceNames[:], s) }
+
+// MarshalText returns what String does, and an error for a value that is no Source.
+func (s Source) MarshalText() ([]byte, error) {
+	return marshalName(errName, "Source", sourceNames[:], s)
+}
+
+// UnmarshalText accepts the texts that String returns.
+func (s *Source) UnmarshalText(text []byte) error {
+	return unmarshalName(errName, "Source", sourceNames[:], s, text)
 }

@@ -32,17 +32,18 @@ func diff(ctx context.Context, c *call) error {
 	if err := c.want(2, "two sources"); err != nil {
 		return err
 	}
+	var all [2][]rules.Rule
 	var reports [2]rules.Report
 	for i, name := range c.args {
 		var err error
-		if reports[i], err = load(ctx, name); err != nil {
+		if all[i], reports[i], err = load(ctx, name); err != nil {
 			return err
 		}
 		if n := len(reports[i].Bad); n > 0 {
-			fmt.Fprintf(c.errs, "%d bad rules of the %s source are left out; see validate\n", n, [...]string{"old", "new"}[i])
+			fmt.Fprintf(c.errs, "%d bad rules of the %s source are left out, and change nothing; see validate\n", n, [...]string{"old", "new"}[i])
 		}
 	}
-	changes := rules.Diff(reports[0].Rules, reports[1].Rules)
+	changes := rules.Diff(all[0], all[1])
 	v := struct {
 		Rules []change     `json:"rules"`
 		Tiers []tierChange `json:"tiers"`

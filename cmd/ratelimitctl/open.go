@@ -30,14 +30,27 @@ func openSource(name string) (rules.TierSource, func(), error) {
 	return rules.File(name), func() {}, nil
 }
 
-// load reads a source.
-func load(ctx context.Context, name string) (rules.Report, error) {
+// load reads a source: its rules as they are, bad ones too, and what a service would make of them.
+func load(ctx context.Context, name string) ([]rules.Rule, rules.Report, error) {
 	source, done, err := openSource(name)
 	if err != nil {
-		return rules.Report{}, err
+		return nil, rules.Report{}, err
 	}
 	defer done()
-	return rules.Validate(ctx, source)
+	once := &kept{TierSource: source}
+	report, err := rules.Validate(ctx, once)
+	return once.rules, report, err
+}
+
+// A kept is a source that keeps the rules it was last asked for.
+type kept struct {
+	rules.TierSource
+	rules []rules.Rule
+}
+
+func (k *kept) Rules(ctx context.Context) (_ []rules.Rule, err error) {
+	k.rules, err = k.TierSource.Rules(ctx)
+	return k.rules, err
 }
 
 // openSet loads the rules as a service would, with the limit of the flags for its default.

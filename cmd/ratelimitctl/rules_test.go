@@ -56,6 +56,11 @@ func TestDiff(t *testing.T) {
 	if strings.Contains(out, "tier gold") {
 		t.Errorf("a rule that stays is told of:\n%s", out)
 	}
+	// A service keeps the last good version of a rule that has become bad.
+	bad := file(t, "bad.json", strings.Replace(good, `"rate": 100`, `"rate": 0`, 1))
+	if out := ctl(t, 0, "diff", old, bad); strings.Contains(out, "shop-a") || !strings.Contains(out, "1 bad rules of the new source") {
+		t.Errorf("a rule that has become bad is told of as gone:\n%s", out)
+	}
 	var v struct {
 		Rules []change     `json:"rules"`
 		Tiers []tierChange `json:"tiers"`

@@ -11,7 +11,7 @@ func validate(ctx context.Context, c *call) error {
 	if err := c.want(1, "a source"); err != nil {
 		return err
 	}
-	report, err := load(ctx, c.args[0])
+	_, report, err := load(ctx, c.args[0])
 	if err != nil {
 		return err
 	}

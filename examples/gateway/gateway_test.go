@@ -299,12 +299,22 @@ func TestFlags(t *testing.T) {
 		{"-memory", "-upstream", "nowhere"},
 		{"-memory", "-postgres", "postgres://a:b:c"},
 		{"-redis", "x:1", "-budget", "2h"},
+		{"-redis", "http://:secret@x:1"},
 		{"-memory", "-tenants", "not-there"},
 	} {
 		err := run(t.Context(), args, func(string) { t.Errorf("%q listens", args) })
-		if err == nil {
-			t.Errorf("%q is no error", args)
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: error %v", args, err)
 		}
+	}
+}
+
+// TestRedisURL: a Redis may want a user and a password.
+func TestRedisURL(t *testing.T) {
+	t.Parallel()
+	c, err := parse([]string{"-redis", "redis://me:word@x:1/2"})
+	if err != nil || c.redis.Addr != "x:1" || c.redis.Username != "me" || c.redis.Password != "word" || c.redis.DB != 2 {
+		t.Errorf("%+v, %v", c.redis, err)
 	}
 }
 

@@ -51,7 +51,7 @@ func (l *limits) openStore(ctx context.Context, c config) error {
 		l.store.Store = memory
 		return nil
 	}
-	client := redis.NewClient(&redis.Options{Addr: c.redis})
+	client := redis.NewClient(c.redis)
 	l.onClose(func() { _ = client.Close() })
 	store, err := goredisstore.New(client, goredisstore.Options{})
 	if err != nil {

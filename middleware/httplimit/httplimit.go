@@ -70,7 +70,8 @@ type Options struct {
 // nil or an option is out of its bounds.
 //
 // Limiters may be nested: the header fields are then those of the tighter one. Units that an outer one spent stay spent
-// when an inner one denies; where that matters, give ratelimit.New both limits.
+// when an inner one denies; where that matters, give ratelimit.New both limits. Their limits have Names of their own, or
+// clients cannot tell which policy of RateLimit-Policy is which: one without a Name is called "default".
 func New(limiter ratelimit.Limiter, o Options) func(http.Handler) http.Handler {
 	return NewGuard(limiter, o).Handler
 }

@@ -54,10 +54,7 @@ const (
 
 // RoundTrip sends r when there is room, and returns the last response to it.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	base, retries := t.Base, t.Retries
-	if base == nil {
-		base = http.DefaultTransport
-	}
+	base, retries := t.base(), t.Retries
 	if retries == 0 {
 		retries = defaultRetries
 	}
@@ -100,6 +97,20 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		setAside(res)
 		sent, last = again, res
 	}
+}
+
+// CloseIdleConnections closes those of Base, if it can: http.Client.CloseIdleConnections comes here.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+func (t *Transport) base() http.RoundTripper {
+	if t.Base == nil {
+		return http.DefaultTransport
+	}
+	return t.Base
 }
 
 // setAside reads the body of res into memory, which leaves its connection to others, for as long as it may be what the

@@ -388,6 +388,25 @@ func TestTransportDoesNotReadOn(t *testing.T) {
 	})
 }
 
+// TestTransportCloseIdleConnections: what a Client says of idle connections reaches the Base that has them.
+func TestTransportCloseIdleConnections(t *testing.T) {
+	t.Parallel()
+	base := &idle{}
+	(&http.Client{Transport: &httplimit.Transport{Base: base}}).CloseIdleConnections()
+	if !base.closed {
+		t.Error("the connections of Base are not closed")
+	}
+	(&http.Client{Transport: &httplimit.Transport{Base: roundTripper(nil)}}).CloseIdleConnections() // has none, and no method
+}
+
+// An idle is a RoundTripper with connections to close.
+type idle struct {
+	roundTripper
+	closed bool
+}
+
+func (i *idle) CloseIdleConnections() { i.closed = true }
+
 // A drip gives a byte a second.
 type drip struct{}
 
