@@ -13,8 +13,8 @@ import (
 type DenyCacheOptions struct {
 	// MaxKeys is how many states are remembered at most; 0 means 100,000. Those that were not asked for lately make room.
 	MaxKeys int
-	// MaxAge is how long a denial is remembered at most, 1 µs or more; 0 means 1 s, and above 366 days is 366 days. It bounds how long a refund, a reset
-	// or a raised limit elsewhere in the fleet goes unseen here.
+	// MaxAge is how long a denial is remembered at most, 1 µs or more; 0 means 1 s, and above 366 days is 366 days. It
+	// bounds how long a refund, a reset or a raised limit elsewhere in the fleet goes unseen here.
 	MaxAge time.Duration
 	// Clock tells the time; nil means time.Now, and then steps of the wall clock do not matter. It need not agree with
 	// the store's: only what passes between two readings counts.

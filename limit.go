@@ -13,7 +13,7 @@ const (
 	TokenBucket Algorithm = iota
 	// SlidingLog remembers every admitted call of the last Period: exact, at the price of memory per call.
 	SlidingLog
-	// SlidingCounter weighs the previous window against the current one: two numbers a key, never more than Rate
+	// SlidingCounter weighs the previous window against the current one: three numbers a key, never more than Rate
 	// by its own estimate.
 	SlidingCounter
 )

@@ -11,8 +11,8 @@
 //		// Denied, which is no error. The same cost fits after res.RetryAfter.
 //	}
 //
-// Most callers need New and its shortcuts, Limit, Limiter, Result and Key. Machine, State, Merge, StepAll and Outcome are
-// for those who write a Store.
+// Most callers need New and its shortcuts, Limit, Limiter, Result and Key. For those who write a Store there are Request and
+// Merge with its Batch, Machine with State, Step, StepAll and Outcome, and AppendKey, BareKey and SameTag.
 package ratelimit
 
 import (

@@ -161,8 +161,8 @@ func (m *Machine) logUnused(s *State) int64 {
 	return s.at + m.period
 }
 
-// History returns the entries of a sliding log that still count at now, in microseconds since the epoch, oldest first. The machine of another Algorithm
-// has none to give, which is ErrInvalidLimit.
+// History returns the entries of a sliding log that still count at now, in microseconds since the epoch, oldest first.
+// The machine of another Algorithm has none to give, which is ErrInvalidLimit.
 func (m *Machine) History(s *State, now int64) ([]Entry, error) {
 	if m.limit.Algorithm != SlidingLog {
 		return nil, fmt.Errorf("%w: only a %v has a history", ErrInvalidLimit, SlidingLog)

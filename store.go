@@ -45,8 +45,9 @@ const MaxTakeAll = 16
 //  3. Make each decision one step of the Limit's Machine on that State, between load and save, in one transaction or
 //     under one lock. A denial need not be saved; the Machine says what must be.
 //  4. Read the clock once a decision, in a place that all who share the State agree on.
-//  5. Return within a millisecond of ctx being done, from Reset too, and at once if it already is. Wrap outages in ErrStoreUnavailable, return ctx's error when the
-//     caller went away, and do not retry what may already have been spent.
+//  5. Return within a millisecond of ctx being done, from Reset too, and at once if it already is. Wrap outages in
+//     ErrStoreUnavailable, return ctx's error when the caller went away, and do not retry what may already have been
+//     spent.
 //  6. Treat a state that cannot be read as the zero State, and let the next admitted call replace it.
 //  7. Keep no Request and no *Limit whose value the caller may change; compare a Limit by value.
 //  8. Expire a State no earlier than State.Unused says, plus a margin for clocks that disagree.

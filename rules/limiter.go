@@ -28,8 +28,9 @@ var (
 // close, and goes on with the last rules after the set is closed. It panics if store is nil.
 //
 // A call of cost n spends n times the rule's Cost, and a refund of n gives back as much; Result.Taken is n too, and the
-// other numbers of a Result are units of the limits. Where no limit holds, in Shadow, Off, DenyAll and after SetEnabled(false), Result.Limit is 0, which no limit
-// has, and LimitsFor returns none: a middleware sets no headers then. A store that fails fails no call in Shadow.
+// other numbers of a Result are units of the limits. Where no limit holds, in Shadow, Off, DenyAll and after
+// SetEnabled(false), Result.Limit is 0, which no limit has, and LimitsFor returns none: a middleware sets no headers
+// then. A store that fails fails no call in Shadow.
 func (s *Set) Limiter(store ratelimit.Store) ratelimit.Limiter {
 	if store == nil {
 		panic("rules: store is nil")

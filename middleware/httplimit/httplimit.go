@@ -42,9 +42,10 @@ type Options struct {
 	// Result.Source is ratelimit.SourceFailClosed where the denial is for want of a store and not of room.
 	Denied func(http.ResponseWriter, *http.Request, ratelimit.Result)
 	// OnError is called when there is no decision: the Key failed, or the Limiter did. It says whether to serve the
-	// request, and else writes the response; if it writes nothing, that is done for it, and header fields that it set stay. Nil means 401 for ErrNoKey and
-	// 503 for all else. FailOpen serves during an outage. Before it is called the error is logged, once a second at
-	// most, but for ErrNoKey. A request whose context has ended is answered with 503 without a word.
+	// request, and else writes the response; if it writes nothing, that is done for it, and header fields that it set
+	// stay. Nil means 401 for ErrNoKey and 503 for all else. FailOpen serves during an outage. Before it is called the
+	// error is logged, once a second at most, but for ErrNoKey. A request whose context has ended is answered with 503
+	// without a word.
 	//
 	// To have no errors, and limits during an outage, give the Limiter a ratelimit.Fallback for a store.
 	OnError func(http.ResponseWriter, *http.Request, error) (serve bool)
