@@ -14,11 +14,11 @@ import (
 type BreakerState uint8
 
 const (
-	// BreakerClosed is all is well: every decision asks the primary.
+	// BreakerClosed means that all is well: every decision asks the primary.
 	BreakerClosed BreakerState = iota
-	// BreakerHalfOpen is a few decisions, the probes, ask the primary, to see whether it is back.
+	// BreakerHalfOpen means that a few decisions, the probes, ask the primary, to see whether it is back.
 	BreakerHalfOpen
-	// BreakerOpen is no decision asks the primary.
+	// BreakerOpen means that no decision asks the primary.
 	BreakerOpen
 )
 

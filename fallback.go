@@ -154,7 +154,7 @@ func NewFallback(primary, secondary Store, o FallbackOptions) (*Fallback, error)
 // Unwrap returns the primary.
 func (f *Fallback) Unwrap() Store { return f.primary }
 
-// State returns the state of the breaker. It is not closed: Result.Source need not be SourceStore.
+// State returns the state of the breaker. While that is not closed, decisions need not be the primary's: Result.Source tells.
 func (f *Fallback) State() BreakerState { return f.breaker.state() }
 
 // Close waits for the charging of debts to end, which is at once, and forgets those that are left. The stores stay

@@ -33,12 +33,11 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 	return unmarshalName(ErrInvalidLimit, "Algorithm", algorithmNames[:], a, text)
 }
 
-// FailureMode is what becomes of a decision while the store is away. Only a store wrapper that stands in for an absent
-// store reads it.
+// FailureMode is what becomes of a decision while the store is away. Only a Fallback reads it.
 type FailureMode uint8
 
 const (
-	// FailDefault leaves the choice to whoever stands in for the store.
+	// FailDefault leaves the choice to FallbackOptions.Mode.
 	FailDefault FailureMode = iota
 	// FailLocal decides in this process with its share of the limit.
 	FailLocal
@@ -81,8 +80,8 @@ type Limit struct {
 	Period time.Duration
 	// Burst is the capacity of a TokenBucket, up to 1e9; 0 means Rate. It must be 0 for the sliding windows.
 	Burst int64
-	// OnFailure is for wrappers that stand in for a store while it is away; the zero value leaves the choice to the
-	// wrapper. Stores themselves do not read it: they return ErrStoreUnavailable.
+	// OnFailure is what a Fallback does for this limit while the store is away; the zero value is what
+	// FallbackOptions.Mode says. Stores themselves do not read it: they return ErrStoreUnavailable.
 	OnFailure FailureMode
 
 	long bool // a Share, whose Period may pass 366 days

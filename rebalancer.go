@@ -18,8 +18,8 @@ type Region struct {
 	// Share is what it begins with: what was published last, if another Rebalancer moved the shares before. If it is 0
 	// for all regions, they begin alike.
 	Share int64
-	// Least and Most bound its share. 0 means 500, that is 5 %, or Share or an even share if that is less; and
-	// ShareParts.
+	// Least and Most bound its share. A Least of 0 means 500, that is 5 %, or Share or an even share if that is less; a
+	// Most of 0 means ShareParts.
 	Least, Most int64
 }
 

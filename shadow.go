@@ -10,7 +10,7 @@ import (
 type Verdict uint8
 
 const (
-	// ShadowAgrees is both admit or both deny.
+	// ShadowAgrees means that both admit or both deny.
 	ShadowAgrees Verdict = iota
 	// ShadowWouldDeny is a call that was admitted and that the candidate denies.
 	ShadowWouldDeny

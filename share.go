@@ -15,11 +15,12 @@ const maxSharePeriod = 100 * 365 * 24 * time.Hour
 //
 // A token bucket keeps its exact rate, Rate*numerator per Period*denominator, and holds that part of the capacity,
 // rounded down, but at least 1. A sliding window admits that part of Rate per Period, rounded down; below one unit it
-// admits 1 per as many whole Periods as it takes to be no more than the part. So shares of one limit never sum to a
-// higher rate than limit's, and to no more capacity than limit's and one unit a share.
+// admits 1 per as many whole Periods as it takes to be no more than the part. So shares of one limit sum to no higher rate
+// than limit's, and to no more capacity than limit's and one unit a share.
 //
-// A Period may pass the 366 days that Validate holds other limits to, up to 100 years. Stores in memory take such a
-// limit, the Redis stores do not. Where the exact numbers of a token bucket pass the bounds of a Limit, its rate is
+// A Period may pass the 366 days that Validate holds other limits to, up to 100 years: a part of less than a unit in
+// that time is a unit in that time, and only so may shares sum to a higher rate than limit's. Stores in memory take such
+// a limit, the Redis stores do not. Where the exact numbers of a token bucket pass the bounds of a Limit, its rate is
 // rounded down.
 //
 // ErrInvalidLimit is a limit that Validate refuses and a part outside 0 < numerator <= denominator.
