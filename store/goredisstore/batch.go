@@ -23,8 +23,8 @@ type batch struct {
 // errGone is a hook of the client's that ended the goroutine it was called on.
 var errGone = errors.New("goredisstore: a hook of the Redis client ended the goroutine")
 
-// carry sends b and tells the callers, whatever happens meanwhile.
-func (b *batch) carry(send func(context.Context, []*call)) {
+// carry sends b and tells the callers, whatever happens meanwhile. Their calls are not b's any more then.
+func (q *queue) carry(b *batch) {
 	fail := errGone
 	defer func() {
 		if p := recover(); p != nil {
@@ -32,15 +32,16 @@ func (b *batch) carry(send func(context.Context, []*call)) {
 		}
 		for _, c := range b.calls {
 			c.settle(fail)
-			if c.done != nil {
-				c.done <- struct{}{}
-			}
+		}
+		q.note(b)
+		for _, c := range b.calls {
+			c.done <- struct{}{}
 		}
 		if b.cancel != nil {
 			b.cancel()
 		}
 	}()
-	send(b.ctx, b.calls)
+	q.send(b.ctx, b.calls)
 	fail = errNothing
 }
 

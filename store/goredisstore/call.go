@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -21,17 +22,15 @@ type call struct {
 	err    error // at first why cmd was not carried out, where cmd itself does not say; in the end what the caller gets
 
 	ctx  context.Context // the caller's
-	done chan struct{}   // is sent one value when nothing more is done with the call; nil if the caller does it all
+	done chan struct{}   // is sent one value when nothing more is done with the call
 	left atomic.Bool     // the caller does not wait any more
 
 	// Guarded by queue.mu.
 	prev, next *call  // while it is queued
 	batch      *batch // once it is not
 
-	// These save allocations in the usual case.
-	first command
-	texts [usualArgs]string
-	space [4 + usualArgs]any
+	first command           // cmd, until there is another
+	texts [usualArgs]string // of a take
 }
 
 // usualArgs are spec and cost.
@@ -40,19 +39,38 @@ const usualArgs = 2
 // Pointers to texts become interfaces without an allocation, and go-redis writes what they point to.
 var evalsha, eval any = "evalsha", "eval"
 
-func newTake(plan *lua.Plan, key string, cost, extra int64, now string) *call {
-	c := &call{script: plan.Script, key: key}
-	c.args = append(c.space[:0], evalsha, &plan.Script.SHA1, 1, &c.key)
-	texts := plan.AppendArgs(c.texts[:0], cost, extra, now)
-	for i := range texts {
-		c.args = append(c.args, &texts[i])
-	}
+// takes are calls that are done, whose callers have read them, for further decisions. What go-redis has of one by then
+// is nothing that it looks at again.
+var takes = sync.Pool{New: func() any {
+	c := &call{done: make(chan struct{}, 1)}
+	c.args = []any{evalsha, nil, 1, &c.key, &c.texts[0], &c.texts[1]}
 	c.begin()
+	return c
+}}
+
+func newTake(plan *lua.Plan, key string, cost, extra int64, now string) *call {
+	c := takes.Get().(*call)
+	if texts := plan.AppendArgs(c.texts[:0], cost, extra, now); len(texts) > usualArgs {
+		return newCall(plan.Script, []string{key}, texts)
+	}
+	c.script, c.key, c.args[1] = plan.Script, key, &plan.Script.SHA1
 	return c
 }
 
+// reuse gives back what newTake returned, after it was carried out without an error.
+func (c *call) reuse() {
+	if c.cmd != &c.first || len(c.args) != 4+usualArgs {
+		return
+	}
+	c.key, c.ctx, c.batch = "", nil, nil
+	c.first.SetVal(nil)
+	c.first.Cmd.SetErr(nil)
+	c.first.whole = false
+	takes.Put(c)
+}
+
 func newCall(script *lua.Script, keys, args []string) *call {
-	c := &call{script: script, key: keys[0], args: make([]any, 3, 3+len(keys)+len(args))}
+	c := &call{script: script, key: keys[0], args: make([]any, 3, 3+len(keys)+len(args)), done: make(chan struct{}, 1)}
 	c.args[0], c.args[1], c.args[2] = evalsha, &script.SHA1, len(keys)
 	for i := range keys {
 		c.args = append(c.args, &keys[i])

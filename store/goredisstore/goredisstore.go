@@ -28,7 +28,8 @@ import (
 // Sentinel are too, a *redis.ClusterClient and a *redis.Ring; a client of any other type is given them one by one.
 //
 // Hooks of a ClusterClient or a Ring do not see what is batched, for that goes to the nodes; hooks that are added to the
-// nodes, by OnNewNode, see all.
+// nodes, by OnNewNode, see all. A command that has been carried out is used again, so a hook looks at one only while it is
+// called.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
@@ -90,7 +91,9 @@ func (s *Store) Take(ctx context.Context, req ratelimit.Request) (ratelimit.Resu
 	if err := s.do(ctx, c); err != nil {
 		return ratelimit.Result{}, err
 	}
-	return plan.Result(c.reply(), req.Cost)
+	reply := c.reply()
+	c.reuse()
+	return plan.Result(reply, req.Cost)
 }
 
 // TakeAll decides all of reqs in one round trip. Keys of different hash tags are ErrCrossSlot, on a single server too.

@@ -61,16 +61,15 @@ func (q *queue) do(ctx context.Context, c *call) error {
 		if ctx.Done() == nil {
 			q.mu.Unlock()
 			q.lead(b)
+			<-c.done
 			return c.err
 		}
-		c.done = make(chan struct{}, 1)
 		q.start(b)
 		q.mu.Unlock()
 	case q.waiting >= maxWaiting:
 		q.mu.Unlock()
 		return lua.Unavailable(errFull)
 	default:
-		c.done = make(chan struct{}, 1)
 		q.push(c)
 		if q.free() {
 			q.start(q.take())
@@ -188,7 +187,6 @@ func (q *queue) join(b *batch) {
 
 // end takes b out of flight and returns the batch that is to follow it, or nil.
 func (q *queue) end(b *batch) (next *batch) {
-	q.note(b)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := slices.Index(q.flying, b)

@@ -56,10 +56,12 @@ func (n *node) exec(ctx context.Context, calls []*call) {
 		}
 		return
 	}
-	pipe := n.pipe()
-	for _, c := range calls {
-		_ = pipe.Process(ctx, c.cmd) // only queues it
+	cmds := make([]redis.Cmder, len(calls))
+	for i, c := range calls {
+		cmds[i] = c.cmd
 	}
+	pipe := n.pipe()
+	_ = pipe.BatchProcess(ctx, cmds...) // only queues them
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {
 		c.err = err // counts where the commands were not told: no connection could be had

@@ -269,6 +269,7 @@ func TestOneSilentConnection(t *testing.T) {
 	s := over(t, at(t, stub.Addr), goredisstore.Options{})
 	var wg sync.WaitGroup
 	for range 2 {
+		before := stub.Count()
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
@@ -276,7 +277,6 @@ func TestOneSilentConnection(t *testing.T) {
 				t.Errorf("on the silent connection: %v", err)
 			}
 		})
-		before := stub.Count()
 		eventually(t, func() error { return atLeast(before+1, stub.Count()) })
 		victim.Store(0)
 	}

@@ -64,7 +64,7 @@ func (q *queue) lead(b *batch) {
 // fly sends a batch and puts the next one in its place, or nil.
 func (q *queue) fly(b **batch, yield bool) {
 	defer func() { *b = q.end(*b) }()
-	(*b).carry(q.send)
+	q.carry(*b)
 	if yield && len((*b).calls) > 1 {
 		// Those who just got their answers often come back with the next question. Let them, and send it together.
 		runtime.Gosched()
