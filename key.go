@@ -94,16 +94,16 @@ func appendPart(b []byte, part, escapes string) []byte {
 	if part == "" {
 		return append(b, emptyPart...)
 	}
-	for i := range len(part) {
-		c := part[i]
-		if strings.IndexByte(escapes, c) < 0 {
-			b = append(b, c)
-			continue
+	for {
+		i := strings.IndexAny(part, escapes)
+		if i < 0 {
+			return append(b, part...)
 		}
 		const hex = "0123456789ABCDEF"
-		b = append(b, '%', hex[c>>4], hex[c&15])
+		b = append(b, part[:i]...)
+		b = append(b, '%', hex[part[i]>>4], hex[part[i]&15])
+		part = part[i+1:]
 	}
-	return b
 }
 
 // shape cuts a result of Key into what its braces hold and what follows "}:", both still escaped.
