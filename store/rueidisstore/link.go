@@ -19,7 +19,7 @@ type lane chan struct{}
 const (
 	places       = 128 // of a single server: enough to keep it busy
 	clusterLanes = 16  // each for a range of 1,024 slots
-	lanePlaces   = 8   // of each
+	lanePlaces   = 32  // of each
 	slots        = 16_384
 )
 
