@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,8 +51,9 @@ func BenchmarkRedis(b *testing.B) {
 							share(64, len(keys), func(i int) { _, _ = l(context.Background(), keys[i]) })
 							filled = true
 						}
-						before := serverTime(b, server)
+						before, own := serverTime(b, server), ownTime(b)
 						ask(b, l, keys, callers, row.timeout)
+						b.ReportMetric((ownTime(b)-own)*1e9/float64(b.N), "client-ns/op")
 						b.ReportMetric((serverTime(b, server)-before)*1e9/float64(b.N), "server-ns/op")
 					})
 				}
@@ -112,6 +114,16 @@ func serverTime(b *testing.B, server *redisserver.Server) float64 {
 		sum += seconds
 	}
 	return sum
+}
+
+// ownTime is the seconds of processor time that this process has used.
+func ownTime(b *testing.B) float64 {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e9
 }
 
 // share calls f for 0 to n-1 from so many goroutines at a time.

@@ -51,6 +51,7 @@ var takes = sync.Pool{New: func() any {
 func newTake(plan *lua.Plan, key string, cost, extra int64, now string) *call {
 	c := takes.Get().(*call)
 	if texts := plan.AppendArgs(c.texts[:0], cost, extra, now); len(texts) > usualArgs {
+		takes.Put(c)
 		return newCall(plan.Script, []string{key}, texts)
 	}
 	c.script, c.key, c.args[1] = plan.Script, key, &plan.Script.SHA1
