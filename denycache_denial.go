@@ -42,9 +42,10 @@ func (d *denial) set(req *Request, res *Result, sent, maxAge time.Duration) {
 }
 
 // partLeft works out from a Result for cost what part of one more token a bucket held, if that can be told. Where
-// several are possible it is the least.
+// several are possible it is the least. Products may wrap around: the difference of two is small all the same, and what is
+// not is found out in the end.
 func (m *Machine) partLeft(res *Result, cost int64) (part int64, ok bool) {
-	if m.limit.Algorithm != TokenBucket || !m.narrow || res.ResetAfter.Microseconds() > m.full {
+	if m.limit.Algorithm != TokenBucket || res.ResetAfter.Microseconds() > m.full {
 		return 0, false
 	}
 	missing, wait := m.capacity-res.Remaining, res.RetryAfter.Microseconds()
@@ -69,10 +70,13 @@ func (d *denial) answer(res *Result, now time.Duration, cost int64) (known bool)
 	m := d.machine
 	if d.exact {
 		state := State{machine: m, units: d.remaining, part: d.part}
-		if cost < d.cost {
+		switch {
+		case cost < d.cost:
 			*res, _ = m.take(&state, elapsed.Microseconds(), 0, 0)
-		} else {
+		case m.narrow:
 			m.takeNarrow(res, &state, elapsed.Microseconds(), cost)
+		default:
+			*res, _ = m.take(&state, elapsed.Microseconds(), cost, 0)
 		}
 	} else {
 		*res = Result{Limit: m.capacity, Remaining: d.remaining, ResetAfter: max(0, d.resetAfter-elapsed), Name: m.limit.Name}
