@@ -31,6 +31,9 @@ type Target struct {
 // connection whose peer has vanished stays in use. Decisions do not depend on it, what they find on the server's return does.
 const clientTimeout = 300 * time.Millisecond
 
+// bufferSize suffices for a few small commands. To fill a larger one with zeros is dear with the race detector.
+const bufferSize = 4 << 10
+
 // Clients connect a store to a Target. None needs the server to be up.
 var Clients = map[string]func(tb testing.TB, to Target) (store ratelimit.Store, end func()){
 	"go-redis": func(tb testing.TB, to Target) (ratelimit.Store, func()) {
@@ -38,6 +41,7 @@ var Clients = map[string]func(tb testing.TB, to Target) (store ratelimit.Store, 
 			Addrs: to.Addrs, IsClusterMode: to.Cluster, MasterName: to.MasterName,
 			Username: to.Username, Password: to.Password, TLSConfig: to.TLS, PoolSize: to.PoolSize,
 			DialTimeout: clientTimeout, ReadTimeout: clientTimeout,
+			ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
 		}
 		if to.Dial != nil {
 			o.Dialer = func(ctx context.Context, _, addr string) (net.Conn, error) { return to.Dial(ctx, addr) }
@@ -55,7 +59,7 @@ var Clients = map[string]func(tb testing.TB, to Target) (store ratelimit.Store, 
 			Sentinel:         rueidis.SentinelOption{MasterSet: to.MasterName},
 			ConnWriteTimeout: clientTimeout, Dialer: net.Dialer{Timeout: clientTimeout, KeepAlive: clientTimeout},
 			ForceSingleClient:  !to.Cluster && to.MasterName == "",
-			ReadBufferEachConn: 1 << 16, WriteBufferEachConn: 1 << 16,
+			ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize, RingScaleEachConn: 8,
 		}
 		if to.Dial != nil {
 			o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {

@@ -11,6 +11,7 @@ import (
 
 // A server that is killed and comes back with nothing of what it knew.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 		server := redisserver.Single(t)
 		Outage{
@@ -23,6 +24,7 @@ func TestKilled(t *testing.T) {
 // The promise at the defaults: with the server killed, five instances admit no more of a key in any second than its limit
 // and five; two seconds after its return it decides again. FAULTS_LONG=1 has it last for a minute.
 func TestKilledAtDefaults(t *testing.T) {
+	t.Parallel()
 	lasts := 1500 * time.Millisecond
 	if os.Getenv("FAULTS_LONG") == "1" {
 		lasts = time.Minute

@@ -11,6 +11,7 @@ import (
 
 // A master that dies and is replaced by its replica, which may lack what it was last told.
 func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 		servers := redisserver.Sentinel(t)
 		master := servers.Master()
@@ -24,6 +25,7 @@ func TestSentinelFailover(t *testing.T) {
 
 // A master of a Cluster that dies: other masters' keys are still theirs, and its own are its replica's then.
 func TestClusterFailover(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 		servers := redisserver.Cluster(t)
 		slot := servers.Slot("{a}")
@@ -53,6 +55,7 @@ func TestClusterFailover(t *testing.T) {
 // R76: slots that move from master to master under load, with decisions of one key and of several limits together: no
 // more than the limit is admitted, and hardly anything without the store.
 func TestSlotsMove(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 		servers := redisserver.Cluster(t)
 		Outage{

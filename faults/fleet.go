@@ -28,30 +28,38 @@ type Instance struct {
 	end func()
 }
 
+var fleets gate
+
 // A Fleet shares its limits over one server.
 type Fleet struct {
 	History
 
 	Instances []*Instance
 
-	stall    atomic.Int64              // how late a timer was at most
-	still    chan struct{}             // closed when nobody watches that any more
+	timeout  time.Duration             // of a decision on the store
+	rest     time.Duration             // of an open breaker, at most
 	opened   atomic.Pointer[time.Time] // when a breaker first did
 	mistakes mistakes
 	label    string // of all goroutines that descend from the fleet
 	tb       testing.TB
 	stop     context.CancelFunc
 	load     sync.WaitGroup
-	watch    sync.WaitGroup
 }
 
 // NewFleet starts a Fleet, each of whose instances connects for itself, with these options; those that are hooks of
 // its own it sets itself. Its load begins with Load. All of it ends with the test, which fails if a goroutine is left.
 func NewFleet(tb testing.TB, connect func() (store ratelimit.Store, end func()), o ratelimit.FallbackOptions) *Fleet {
 	tb.Helper()
-	f := &Fleet{tb: tb, label: newLabel(), still: make(chan struct{})}
+	f := &Fleet{tb: tb, label: newLabel()}
 	if o.Instances == nil {
 		o.Instances = func() int { return Instances }
+	}
+	f.timeout, f.rest = o.Timeout, o.OpenFor*5/4
+	if o.Timeout == 0 {
+		f.timeout = 5 * time.Millisecond
+	}
+	if o.OpenFor == 0 {
+		f.rest = time.Second * 5 / 4
 	}
 	o.OnStateChange = func(_, to ratelimit.BreakerState) {
 		if to == ratelimit.BreakerOpen {
@@ -60,8 +68,8 @@ func NewFleet(tb testing.TB, connect func() (store ratelimit.Store, end func()),
 		}
 	}
 	o.OnError = f.mistakes.add
+	fleets.enter()
 	tb.Cleanup(f.end)
-	f.watch.Go(f.heartbeat)
 	for range Instances {
 		var store ratelimit.Store
 		var end func()
@@ -95,23 +103,6 @@ func (f *Fleet) Mistakes() (n int, last error) {
 	defer f.mistakes.mu.Unlock()
 	return f.mistakes.n, f.mistakes.last
 }
-
-// heartbeat measures how late this process is at most, on a machine that has more to do than it can.
-func (f *Fleet) heartbeat() {
-	const beat = 5 * time.Millisecond
-	for {
-		start := time.Now()
-		select {
-		case <-time.After(beat):
-		case <-f.still:
-			return
-		}
-		f.stall.Store(max(f.stall.Load(), int64(time.Since(start)-beat)))
-	}
-}
-
-// Stall is how late a timer was at most so far, which no caller can blame on a store.
-func (f *Fleet) Stall() time.Duration { return time.Duration(f.stall.Load()) }
 
 // A use is a limit, the keys it holds for, and its part of the load.
 type use struct {
@@ -179,6 +170,7 @@ func (f *Fleet) Go(part func()) {
 
 // Take has one instance decide, and records it.
 func (f *Fleet) Take(ctx context.Context, instance int, key string, limit *ratelimit.Limit, cost int64) Decision {
+	defer machine.Expect(f.timeout)()
 	d := Decision{Instance: instance, Key: key, Limit: *limit, Cost: cost, Start: time.Now()}
 	d.Result, d.Err = f.Instances[instance].Fallback.Take(ctx, ratelimit.Request{Key: key, Limit: limit, Cost: cost})
 	d.End = time.Now()
@@ -192,6 +184,7 @@ func (f *Fleet) TakeAll(ctx context.Context, instance int, key string, limits ..
 	for _, l := range limits {
 		reqs = append(reqs, ratelimit.Request{Key: key, Limit: l, Cost: 1})
 	}
+	defer machine.Expect(f.timeout)()
 	start := time.Now()
 	results, err := f.Instances[instance].Fallback.TakeAll(ctx, reqs)
 	end := time.Now()
@@ -214,16 +207,15 @@ func (f *Fleet) Stop() {
 
 // end closes everything and checks that nothing is left.
 func (f *Fleet) end() {
+	defer fleets.leave()
 	f.Stop()
-	close(f.still)
-	f.watch.Wait()
 	for _, i := range f.Instances {
 		if err := i.Fallback.Close(); err != nil {
 			f.tb.Error(err)
 		}
 		i.end()
 	}
-	if err := Poll(patience, func() error { return leftover(f.label) }); err != nil {
+	if err := poll(patience, 100*time.Millisecond, func() error { return leftover(f.label) }); err != nil { // to look is dear
 		f.tb.Error(err)
 	}
 }
@@ -232,13 +224,15 @@ func (f *Fleet) end() {
 const patience = 20 * time.Second
 
 // Poll calls f until it returns nil, or d has passed, and returns what it returned last.
-func Poll(d time.Duration, f func() error) error {
+func Poll(d time.Duration, f func() error) error { return poll(d, 20*time.Millisecond, f) }
+
+func poll(d, pause time.Duration, f func() error) error {
 	for deadline := time.Now().Add(d); ; {
 		err := f()
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		<-time.After(20 * time.Millisecond)
+		<-time.After(pause)
 	}
 }
 

@@ -19,16 +19,29 @@ func labelled(label string, f func()) {
 	pprof.Do(context.Background(), pprof.Labels("fleet", label), func(context.Context) { f() })
 }
 
+// goroutines returns how many goroutines bear this label, and their stacks.
+func goroutines(label string) (n int, stacks []string) {
+	var text strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&text, 1) // a Builder takes all
+	_, all, _ := strings.Cut(text.String(), "\n")   // a line of how many there are in all
+	for stack := range strings.SplitSeq(all, "\n\n") {
+		if strings.Contains(stack, fmt.Sprintf(`"fleet":%q`, label)) {
+			count, _, _ := strings.Cut(stack, " @ ")
+			same, err := strconv.Atoi(count)
+			if err != nil {
+				panic(err)
+			}
+			n += same
+			stacks = append(stacks, stack)
+		}
+	}
+	return n, stacks
+}
+
 // leftover returns an error that shows a goroutine with this label, if there is one.
 func leftover(label string) error {
-	var text strings.Builder
-	if err := pprof.Lookup("goroutine").WriteTo(&text, 1); err != nil {
-		return err
-	}
-	for stack := range strings.SplitSeq(text.String(), "\n\n") {
-		if strings.Contains(stack, fmt.Sprintf(`"fleet":%q`, label)) {
-			return fmt.Errorf("goroutines are left:\n%s", stack)
-		}
+	if n, stacks := goroutines(label); n > 0 {
+		return fmt.Errorf("%d goroutines are left:\n%s", n, stacks[0])
 	}
 	return nil
 }

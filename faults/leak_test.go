@@ -7,6 +7,7 @@ import (
 )
 
 func TestLeftover(t *testing.T) {
+	t.Parallel()
 	label := newLabel()
 	if err := leftover(label); err != nil {
 		t.Error(err)

@@ -10,6 +10,7 @@ import (
 
 // What a network does between a fleet and a server that is well.
 func TestNetwork(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]struct {
 		outage     Outage
 		harm, mend func(p *Proxy)
@@ -20,8 +21,8 @@ func TestNetwork(t *testing.T) {
 			(*Proxy).Speak,
 		},
 		"slower than the budget": {
-			Outage{Away: Wholly, Lasts: 650 * time.Millisecond, Options: ratelimit.FallbackOptions{Timeout: 40 * time.Millisecond}},
-			func(p *Proxy) { p.Slow(150 * time.Millisecond) },
+			Outage{Away: Wholly, Lasts: 650 * time.Millisecond},
+			func(p *Proxy) { p.Slow(3 * timeout) },
 			func(p *Proxy) { p.Slow(0) },
 		},
 		"slow, within the budget": {
@@ -41,6 +42,7 @@ func TestNetwork(t *testing.T) {
 		"stranded once": {Outage{Away: Partly}, (*Proxy).Strand, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 				proxy := NewProxy(t, redisserver.Single(t).Addr)
 				outage := o.outage

@@ -22,17 +22,19 @@ type Decision struct {
 	Err        error
 }
 
+func (d *Decision) took() time.Duration { return d.End.Sub(d.Start) }
+
 // A History is what happened in a test. It is safe for concurrent use.
 type History struct {
 	mu        sync.Mutex
-	decisions []Decision
+	decisions Decisions // in the order of their ends, nearly
 }
 
 // Add records a decision.
 func (h *History) Add(d Decision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.decisions = append(h.decisions, d)
+	h.decisions = append(h.decisions, &d)
 }
 
 // All returns what was recorded so far.
@@ -46,7 +48,7 @@ func (h *History) All() Decisions {
 func (h *History) Since(from time.Time) Decisions {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Decisions(h.decisions).Since(from)
+	return h.decisions.Since(from)
 }
 
 // Len is how many decisions were recorded so far.
@@ -56,8 +58,8 @@ func (h *History) Len() int {
 	return len(h.decisions)
 }
 
-// Decisions are a part of a History, in any order.
-type Decisions []Decision
+// Decisions are a part of a History, in any order. They do not change.
+type Decisions []*Decision
 
 // Between returns the decisions that began and ended from one moment to another.
 func (ds Decisions) Between(from, to time.Time) Decisions {
@@ -75,9 +77,9 @@ func (ds Decisions) By(s ratelimit.Source) int {
 }
 
 func (ds Decisions) where(f func(*Decision) bool) (some Decisions) {
-	for i := range ds {
-		if f(&ds[i]) {
-			some = append(some, ds[i])
+	for _, d := range ds {
+		if f(d) {
+			some = append(some, d)
 		}
 	}
 	return some
@@ -90,7 +92,7 @@ func (ds Decisions) P99() time.Duration {
 	}
 	took := make([]time.Duration, len(ds))
 	for i := range ds {
-		took[i] = ds[i].End.Sub(ds[i].Start)
+		took[i] = ds[i].took()
 	}
 	slices.Sort(took)
 	return took[(len(took)-1)*99/100]
@@ -162,8 +164,8 @@ func (ds Decisions) Admitted(gifts ...Gift) error {
 // within checks the admissions of one state.
 func (ds Decisions) within(l *ratelimit.Limit, gifts []Gift) error {
 	byStart, byEnd := slices.Clone(ds), slices.Clone(ds)
-	slices.SortFunc(byStart, func(a, b Decision) int { return a.Start.Compare(b.Start) })
-	slices.SortFunc(byEnd, func(a, b Decision) int { return a.End.Compare(b.End) })
+	slices.SortFunc(byStart, func(a, b *Decision) int { return a.Start.Compare(b.Start) })
+	slices.SortFunc(byEnd, func(a, b *Decision) int { return a.End.Compare(b.End) })
 	for _, first := range byStart {
 		sum := int64(0)
 		for _, last := range byEnd {
@@ -184,14 +186,44 @@ func (ds Decisions) within(l *ratelimit.Limit, gifts []Gift) error {
 	return nil
 }
 
-// Answered checks that every caller got a decision, and none waited longer than budget.
-func (ds Decisions) Answered(budget time.Duration) error {
+// Denied checks that no sliding log denied a call alone for which it had room, be it that all in flight came before. What
+// was not decided by the store may have been spent there all the same.
+func (ds Decisions) Denied() error {
+	for _, d := range ds {
+		if d.Err != nil || d.Result.Allowed || d.Result.Source != ratelimit.SourceStore || d.Together > 0 || d.Limit.Algorithm != ratelimit.SlidingLog {
+			continue
+		}
+		spent, since := int64(0), d.Start.Add(-d.Limit.Period-time.Microsecond)
+		for _, o := range ds {
+			if o == d || o.Key != d.Key || o.Limit != d.Limit || o.End.Before(since) || o.Start.After(d.End) {
+				continue
+			}
+			if o.Err == nil && o.Result.Source == ratelimit.SourceStore {
+				spent += o.Result.Taken
+			} else {
+				spent += o.Cost
+			}
+		}
+		if spent+d.Cost <= d.Limit.Rate {
+			return fmt.Errorf("%v: %d denied, and at most %d were spent", &d.Limit, d.Cost, spent)
+		}
+	}
+	return nil
+}
+
+// Answered checks that every caller got a decision, and none waited longer than budget, but for what the machine stood
+// still meanwhile.
+func (ds Decisions) Answered(budget time.Duration, stalls *Stalls) error {
 	for _, d := range ds {
 		if d.Err != nil {
 			return fmt.Errorf("a caller got an error: %w", d.Err)
 		}
-		if took := d.End.Sub(d.Start); took > budget {
-			return fmt.Errorf("a caller waited %v, more than %v, for a decision of %v", took, budget, d.Result.Source)
+		took := d.took()
+		if took <= budget {
+			continue
+		}
+		if stalled := stalls.Within(d.Start, d.End); took > budget+stalled {
+			return fmt.Errorf("a caller waited %v, more than %v and stalls of %v, for a decision of %v", took, budget, stalled, d.Result.Source)
 		}
 	}
 	return nil
@@ -226,29 +258,28 @@ func (ds Decisions) Back(since time.Time, instances int) (time.Time, error) {
 	if len(all) < instances*settled {
 		return time.Time{}, errAway
 	}
-	slices.SortFunc(all, func(a, b Decision) int { return a.Start.Compare(b.Start) })
-	var back time.Time
-	for i := range instances {
-		row := 0
-		var start time.Time
-		for _, d := range all {
-			if d.Instance != i || row == settled {
-				continue
-			}
-			if d.Err != nil || d.Result.Source != ratelimit.SourceStore {
-				row = 0
-				continue
-			}
-			if row++; row == 1 {
-				start = d.Start
+	slices.SortFunc(all, func(a, b *Decision) int { return a.Start.Compare(b.Start) })
+	rows := make([]struct {
+		n     int
+		start time.Time
+	}, instances)
+	for _, d := range all {
+		switch row := &rows[d.Instance]; {
+		case row.n == settled:
+		case d.Err != nil || d.Result.Source != ratelimit.SourceStore:
+			row.n = 0
+		default:
+			if row.n++; row.n == 1 {
+				row.start = d.Start
 			}
 		}
-		if row < settled {
+	}
+	var back time.Time
+	for i, row := range rows {
+		if row.n < settled {
 			return time.Time{}, fmt.Errorf("instance %d: %w", i, errAway)
 		}
-		if start.After(back) {
-			back = start
-		}
+		back = later(back, row.start)
 	}
 	return back, nil
 }

@@ -18,7 +18,7 @@ const ms = time.Millisecond
 // admitted returns n admissions of cost 1 that each took from one moment to another.
 func admitted(n int, l ratelimit.Limit, from, to time.Duration) (ds Decisions) {
 	for range n {
-		ds = append(ds, Decision{
+		ds = append(ds, &Decision{
 			Start: at(from), End: at(to), Key: "k", Limit: l, Cost: 1,
 			Result: ratelimit.Result{Allowed: true, Limit: l.Capacity(), Taken: 1},
 		})
@@ -90,30 +90,83 @@ func TestOracleAdmitted(t *testing.T) {
 
 // A fleet whose instances do not know of each other gives each key several times over, and that is seen.
 func TestOracleSeesUnsharedLimits(t *testing.T) {
+	t.Parallel()
 	stub := redisserver.NewSilent(t)
 	client := Clients["go-redis"]
 	f := NewFleet(t, func() (ratelimit.Store, func()) { return client(t, Target{Addrs: []string{stub.Addr}}) },
 		ratelimit.FallbackOptions{Instances: func() int { return 1 }})
 	start := time.Now()
 	f.Load()
-	f.goOn(t, 500*ms)
-	f.Stop()
-	if err := f.All().Admitted(Gift{From: start, To: time.Now(), Units: Instances}); err == nil {
-		t.Error("five times the limit passes")
+	if err := Poll(patience, func() error {
+		if err := f.All().Admitted(Gift{From: start, To: time.Now(), Units: Instances}); err == nil {
+			return errors.New("five times the limit passes")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
 
 func TestOracleAnswered(t *testing.T) {
 	good := admitted(3, ratelimit.PerSecond(10), 0, 5*ms)
-	if err := good.Answered(5 * ms); err != nil {
+	if err := good.Answered(5*ms, new(Stalls)); err != nil {
 		t.Error(err)
 	}
-	if err := good.Answered(5*ms - 1); err == nil {
+	if err := good.Answered(5*ms-1, new(Stalls)); err == nil {
 		t.Error("a late answer passes")
 	}
 	good[1].Err = errors.New("lost")
-	if err := good.Answered(time.Hour); err == nil {
+	if err := good.Answered(time.Hour, new(Stalls)); err == nil {
 		t.Error("an error passes")
+	}
+}
+
+func TestOracleDenied(t *testing.T) {
+	log := ratelimit.Limit{Algorithm: ratelimit.SlidingLog, Rate: 20, Period: 200 * ms}
+	denial := &Decision{Start: at(200 * ms), End: at(210 * ms), Key: "k", Limit: log, Cost: 2, Result: ratelimit.Result{Limit: 20, RetryAfter: ms}}
+	lost := admitted(1, log, 150*ms, 250*ms)
+	lost[0].Result.Source = ratelimit.SourceFallback
+	for _, tt := range []struct {
+		name  string
+		all   Decisions
+		right bool
+	}{
+		{"full", admitted(19, log, 10*ms, 20*ms), true},
+		{"room", admitted(18, log, 10*ms, 20*ms), false},
+		{"long ago", join(admitted(10, log, -20*ms, -1*ms), admitted(18, log, 10*ms, 20*ms)), false},
+		{"perhaps not so long ago", join(admitted(1, log, -20*ms, 0), admitted(18, log, 10*ms, 20*ms)), true},
+		{"perhaps before", join(admitted(18, log, 10*ms, 20*ms), admitted(1, log, 210*ms, 300*ms)), true},
+		{"later", join(admitted(18, log, 10*ms, 20*ms), admitted(1, log, 211*ms, 300*ms)), false},
+		{"perhaps spent", join(admitted(18, log, 10*ms, 20*ms), lost), true},
+	} {
+		if err := join(tt.all, Decisions{denial}).Denied(); (err == nil) != tt.right {
+			t.Errorf("%s: verdict %v", tt.name, err)
+		}
+	}
+}
+
+func TestStalls(t *testing.T) {
+	var s Stalls
+	for _, p := range []span{{at(0), at(10 * ms)}, {at(20 * ms), at(30 * ms)}, {at(25 * ms), at(40 * ms)}, {at(50 * ms), at(51 * ms)}} {
+		s.all.add(p)
+	}
+	for _, tt := range []struct{ from, to, want time.Duration }{
+		{0, 100 * ms, 31 * ms},
+		{5 * ms, 22 * ms, 7 * ms},
+		{10 * ms, 20 * ms, 0},
+		{26 * ms, 29 * ms, 3 * ms},
+		{51 * ms, 60 * ms, 0},
+	} {
+		if got := s.Within(at(tt.from), at(tt.to)); got != tt.want {
+			t.Errorf("from %v to %v %v are stalled; want %v", tt.from, tt.to, got, tt.want)
+		}
+	}
+	late := admitted(1, ratelimit.PerSecond(10), 5*ms, 35*ms) // 5 ms and 15 ms of it stalled
+	if err := late.Answered(10*ms, &s); err != nil {
+		t.Error(err)
+	}
+	if err := late.Answered(10*ms-1, &s); err == nil {
+		t.Error("a caller is excused by more than the stalls")
 	}
 }
 
@@ -147,7 +200,7 @@ func TestOracleBack(t *testing.T) {
 	history := func(until ...time.Duration) (all Decisions) {
 		for n := range 100 {
 			for i, u := range until {
-				d := Decision{Instance: i, Start: at(time.Duration(n) * ms)}
+				d := &Decision{Instance: i, Start: at(time.Duration(n) * ms)}
 				if d.Start.Before(at(u)) {
 					d.Result.Source = ratelimit.SourceFallback
 				}
@@ -186,7 +239,7 @@ func TestOracleBack(t *testing.T) {
 func TestP99(t *testing.T) {
 	var all Decisions
 	for i := range 1000 {
-		all = append(all, Decision{Start: t0, End: at(time.Duration(999-i) * ms)})
+		all = append(all, &Decision{Start: t0, End: at(time.Duration(999-i) * ms)})
 	}
 	if got := all.P99(); got != 989*ms {
 		t.Errorf("p99 of 0 to 999 ms is %v", got)

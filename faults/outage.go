@@ -16,13 +16,12 @@ const (
 	openFor = 300 * time.Millisecond
 	// window is over how long failures are counted where so few callers are, each of whom waits for the timeout.
 	window = 250 * time.Millisecond
-	// slack is how much later than its budget a caller may be answered, beside twice Fleet.Stall, on a machine that has
-	// more to do than it can.
-	slack = time.Second
-	// returnWithin is how soon the store decides again. A process that stalled for longer than calm has not kept its own
-	// part of such promises, and its stores are not held to them.
+	// grace is how much later than its budget a caller may be answered, beside what the machine stood still meanwhile.
+	grace = 5 * time.Millisecond
+	// returnWithin is how soon the store decides again.
 	returnWithin = 2 * time.Second
-	calm         = 100 * time.Millisecond
+	// calm is for how long at most the machine stands still during a call that times out, if the store is to blame.
+	calm = 100 * time.Millisecond
 )
 
 // An Away says who decides while an Outage lasts.
@@ -85,23 +84,25 @@ func (o Outage) Run(t *testing.T) *Fleet {
 	all := f.All()
 	during := all.Between(away.Add(o.Lasts/2), mended)
 	store, local := during.By(ratelimit.SourceStore), during.By(ratelimit.SourceFallback)
-	given := len(during.where(func(d *Decision) bool { return d.Result.Source == ratelimit.SourceStore && d.Result.Taken > 0 }))
-	t.Logf("p99 before %v, at first %v, later %v (%d by the store, %d local), on return %v, after %v; back after %v; stalls of %v",
+	given := len(during.where(func(d *Decision) bool {
+		return d.Result.Source == ratelimit.SourceStore && d.Result.Taken > 0 && d.took() <= f.timeout
+	}))
+	t.Logf("p99 before %v, at first %v, later %v (%d by the store, %d local), on return %v, after %v; back after %v; long stalls of %v",
 		all.Between(began, broken).P99(), all.Between(broken, away.Add(o.Lasts/2)).P99(), during.P99(), store, local, all.Between(mended, back).P99(), all.Since(back).P99(),
-		back.Sub(returned), f.Stall())
+		back.Sub(returned), machine.Long(began, back))
 	switch {
 	case o.Away == Wholly && given > 0:
 		t.Errorf("during the outage the store gave %d times", given)
-	case o.Away != Not && o.Lasts > 0 && local == 0 && f.Stall() <= calm:
+	case o.Away != Not && o.Lasts > 0 && local == 0 && machine.Long(away, mended) <= calm:
 		t.Error("during the outage nothing was decided locally")
-	case o.Away == Not && local > store/10 && f.Stall() <= calm:
+	case o.Away == Not && local > store/10 && f.spoiled(began, mended).IsZero():
 		t.Errorf("the store made %d decisions, and %d were local", store, local)
 	}
-	f.Returned(t, back.Sub(returned))
+	f.Returned(t, returned, back)
 	if n := during.By(ratelimit.SourceFailOpen); n > 0 {
 		t.Errorf("%d decisions were not counted", n)
 	}
-	f.Check(t, o.Options.Timeout)
+	f.Check(t)
 	// Where the mode is FailOpen, connections that break are an outage until it is known what is behind it.
 	all = all.where(func(d *Decision) bool { return d.Result.Source != ratelimit.SourceFailOpen })
 	// On a machine with much else to do, some may have been decided locally at other times too.
@@ -128,6 +129,7 @@ func (o Outage) Run(t *testing.T) *Fleet {
 		{From: broken, To: last, Capacities: o.Lost},
 	}
 	for name, err := range map[string]error{
+		"too few": all.where(func(d *Decision) bool { return d.End.Before(broken) }).Denied(),
 		"before":  all.Between(exact, broken).Admitted(),
 		"during":  all.Between(gone, mended).Admitted(gifts[0]),
 		"through": all.Since(began).Admitted(gifts...),
@@ -140,18 +142,11 @@ func (o Outage) Run(t *testing.T) *Fleet {
 	return f
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // Check checks what holds at any time.
-func (f *Fleet) Check(t *testing.T, timeout time.Duration) {
+func (f *Fleet) Check(t *testing.T) {
 	t.Helper()
 	all := f.All()
-	if err := all.Answered(timeout + f.Slack()); err != nil {
+	if err := all.Answered(f.timeout+grace, &machine); err != nil {
 		t.Error(err)
 	}
 	if err := all.Sane(); err != nil {
@@ -159,28 +154,42 @@ func (f *Fleet) Check(t *testing.T, timeout time.Duration) {
 	}
 }
 
-// Returned checks how long after the server's return the store decided again.
-func (f *Fleet) Returned(t *testing.T, after time.Duration) {
+// Returned checks how long after the server's return the store decided again. A call that the machine spoiled may have
+// opened a breaker anew, so the time counts from there.
+func (f *Fleet) Returned(t *testing.T, returned, back time.Time) {
 	t.Helper()
-	if after > returnWithin && f.Stall() <= calm {
+	if after := back.Sub(later(returned, f.spoiled(returned, back))); after > returnWithin {
 		t.Errorf("the store decides again after %v, more than %v", after, returnWithin)
 	}
 }
 
-// Slack is how much later than its budget a caller may be answered here.
-func (f *Fleet) Slack() time.Duration { return slack + 2*f.Stall() }
+// spoiled returns when the last call of a stretch of time ended that got no answer in time since the machine stood still,
+// or the zero time. What it does to a breaker may outlast it by as long as that is open.
+func (f *Fleet) spoiled(from, to time.Time) (last time.Time) {
+	for _, d := range f.All() {
+		if d.End.Add(f.rest).After(from) && d.Start.Before(to) && d.took() >= f.timeout && machine.Long(d.Start, d.End) > calm {
+			last = later(last, d.End)
+		}
+	}
+	return last
+}
 
 // AwaitStore waits until the store decides for all instances, and returns since when.
 func (f *Fleet) AwaitStore(t *testing.T, since time.Time) (at time.Time) {
 	t.Helper()
-	err := Poll(patience, func() (err error) {
-		at, err = f.Since(since).Back(since, Instances)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	for {
+		err := Poll(patience, func() (err error) {
+			at, err = f.Since(since).Back(since, Instances)
+			return err
+		})
+		now := time.Now()
+		if err == nil {
+			return at
+		}
+		if healthy := now.Sub(since) - machine.Long(since, now); healthy > patience/2 || now.Sub(since) > 5*patience {
+			t.Fatal(err)
+		}
 	}
-	return at
 }
 
 // goOn lets the load go on for a while, and until something was decided.

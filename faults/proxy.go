@@ -204,7 +204,7 @@ func (l *link) pipe(from, to *net.TCPConn, replies bool) {
 			}
 		}
 	})
-	buf := make([]byte, 1<<16)
+	buf := make([]byte, bufferSize)
 	for {
 		n, err := from.Read(buf)
 		if err != nil {

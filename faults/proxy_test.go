@@ -59,6 +59,7 @@ func hear(c net.Conn, within time.Duration) (string, error) {
 }
 
 func TestProxy(t *testing.T) {
+	t.Parallel()
 	p := NewProxy(t, echo(t))
 	c := dial(t, p.Addr)
 	works := func(c net.Conn) {

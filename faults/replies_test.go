@@ -13,14 +13,14 @@ import (
 // left is a script's reply of an admission that leaves nothing, for the limit of ask.
 func left() redisserver.Reply { return redisserver.Int(0) }
 
-// ask has an instance decide about a bucket of a key of its own, without a recording of it.
+// ask has an instance decide about a bucket of a key of its own.
 func (f *Fleet) ask(t *testing.T, instance int) ratelimit.Result {
 	t.Helper()
-	res, err := f.Instances[instance].Fallback.Take(t.Context(), ratelimit.Request{Key: "k", Limit: &uses[0].limit, Cost: 1})
-	if err != nil {
-		t.Error(err)
+	d := f.Take(t.Context(), instance, "k", &uses[0].limit, 1)
+	if d.Err != nil {
+		t.Error(d.Err)
 	}
-	return res
+	return d.Result
 }
 
 // closed has an instance decide until its breaker is closed and the store decides.
@@ -39,6 +39,7 @@ func (f *Fleet) closed(t *testing.T, instance int) {
 
 // R74: a server that answers that it cannot, now. Decisions are local at once, and the store's when it can again.
 func TestCannotNow(t *testing.T) {
+	t.Parallel()
 	for _, reply := range []string{
 		"LOADING Redis is loading the dataset in memory",
 		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
@@ -49,6 +50,7 @@ func TestCannotNow(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'.",
 	} {
 		t.Run(reply[:6], func(t *testing.T) {
+			t.Parallel()
 			each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 				var well atomic.Bool
 				well.Store(true)
@@ -61,23 +63,19 @@ func TestCannotNow(t *testing.T) {
 				f := NewFleet(t, connect(Target{Addrs: []string{stub.Addr}}), ratelimit.FallbackOptions{Timeout: timeout, OpenFor: openFor})
 				f.closed(t, 0)
 				well.Store(false)
-				late := 0
 				for range 100 {
-					start := time.Now()
 					if res := f.ask(t, 0); res.Source != ratelimit.SourceFallback {
 						t.Fatalf("%+v from a server that cannot", res)
 					}
-					if time.Since(start) > timeout+f.Slack() {
-						late++
-					}
 				}
-				if s := f.Instances[0].Fallback.State(); late > 0 || s != ratelimit.BreakerOpen {
-					t.Errorf("%d late answers, the breaker is %v", late, s)
+				if f.opened.Load() == nil {
+					t.Error("the breaker did not open")
 				}
 				well.Store(true)
 				start := time.Now()
 				f.closed(t, 0)
-				f.Returned(t, time.Since(start))
+				f.Returned(t, start, time.Now())
+				f.Check(t)
 				if n, err := f.Mistakes(); n > 0 {
 					t.Errorf("told of %d mistakes in the set-up, such as %v", n, err)
 				}
@@ -88,20 +86,23 @@ func TestCannotNow(t *testing.T) {
 
 // R77: a deadline bounds the call whatever the client's own time-outs are, and late replies leave no goroutine.
 func TestLateReplies(t *testing.T) {
+	t.Parallel()
+	const late = 200 * time.Millisecond
 	each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 		stub := redisserver.NewStub(t, func(int, []string) redisserver.Reply {
-			late := make(chan struct{})
-			time.AfterFunc(200*time.Millisecond, func() { close(late) })
-			return left().After(late)
+			due := make(chan struct{})
+			time.AfterFunc(late, func() { close(due) })
+			return left().After(due)
 		})
 		f := NewFleet(t, connect(Target{Addrs: []string{stub.Addr}}), ratelimit.FallbackOptions{OpenFor: 10 * time.Millisecond})
 		f.Load()
 		f.goOn(t, time.Second)
 		f.Stop()
-		f.Check(t, 5*time.Millisecond)
-		all := f.All()
+		f.Check(t)
+		// Who waits so long, as Check allows where the machine stood still, finds a reply.
+		all := f.All().where(func(d *Decision) bool { return d.took() < late })
 		t.Logf("p99 of %d: %v", len(all), all.P99())
-		if n := all.By(ratelimit.SourceFallback); n != len(all) {
+		if n := all.By(ratelimit.SourceFallback); n == 0 || n != len(all) {
 			t.Errorf("%d of %d decisions are local", n, len(all))
 		}
 	})
@@ -109,6 +110,7 @@ func TestLateReplies(t *testing.T) {
 
 // R133: of a crowd that waits for the breaker to try the store, a few may. Each failure opens it anew.
 func TestFewProbes(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 		var well atomic.Bool
 		well.Store(true)
@@ -118,7 +120,7 @@ func TestFewProbes(t *testing.T) {
 			}
 			return redisserver.Error("LOADING not yet")
 		})
-		f := NewFleet(t, connect(Target{Addrs: []string{stub.Addr}}), ratelimit.FallbackOptions{Timeout: timeout, OpenFor: 200 * time.Millisecond})
+		f := NewFleet(t, connect(Target{Addrs: []string{stub.Addr}}), ratelimit.FallbackOptions{Timeout: time.Second, OpenFor: 200 * time.Millisecond})
 		one := f.Instances[0].Fallback
 		f.closed(t, 0)
 		well.Store(false)
@@ -130,7 +132,7 @@ func TestFewProbes(t *testing.T) {
 			f.Go(func() {
 				for time.Since(start) < time.Second {
 					f.ask(t, 0)
-					<-time.After(time.Millisecond)
+					<-time.After(10 * time.Millisecond)
 				}
 			})
 		}

@@ -14,6 +14,7 @@ import (
 // R72, and what must open no door: a server that answers and refuses. Every decision is the local share's, though the mode
 // is to admit all while the store is away; the operator is told; and it is over when the server refuses no more.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][2][]string{
 		"a rotated password": {{"resetpass", ">new"}, {"resetpass", ">app"}},
 		"no EVALSHA":         {{"-evalsha", "-eval"}, {"+evalsha", "+eval"}},
@@ -22,6 +23,7 @@ func TestRefused(t *testing.T) {
 		"switched off":       {{"off"}, {"on"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 				server := redisserver.Single(t)
 				user := func(rules ...string) {
@@ -50,6 +52,7 @@ func TestRefused(t *testing.T) {
 
 // R53, R116: refusals as a stub puts them, and a server that is gone, under each mode.
 func TestModes(t *testing.T) {
+	t.Parallel()
 	down := "" // no server
 	for _, tt := range []struct {
 		reply string
@@ -67,6 +70,7 @@ func TestModes(t *testing.T) {
 		{down, ratelimit.FailClosed, ratelimit.SourceFailClosed},
 	} {
 		t.Run(tt.mode.String()+" "+tt.reply[:min(len(tt.reply), 9)], func(t *testing.T) {
+			t.Parallel()
 			each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 				stub := redisserver.NewStub(t, func(int, []string) redisserver.Reply { return redisserver.Error(tt.reply) })
 				budget := time.Second // a refusal that comes too late is an outage
@@ -90,7 +94,7 @@ func TestModes(t *testing.T) {
 				since := time.Now()
 				f.goOn(t, 300*time.Millisecond)
 				f.Stop()
-				f.Check(t, budget)
+				f.Check(t)
 				all := f.All().Since(since)
 				if n := all.By(tt.want); n == 0 || tt.reply == down && n != len(all) || n < len(all)/2 {
 					t.Errorf("%d of %d decisions are of %v", n, len(all), tt.want)
@@ -106,6 +110,7 @@ func TestModes(t *testing.T) {
 
 // A server that comes back from an outage and refuses: the door, which the outage opened, is shut.
 func TestBackAndRefuses(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 		var refuses atomic.Bool
 		stub := redisserver.NewStub(t, func(int, []string) redisserver.Reply {
@@ -115,7 +120,7 @@ func TestBackAndRefuses(t *testing.T) {
 			return left()
 		})
 		f := NewFleet(t, connect(Target{Addrs: []string{stub.Addr}}),
-			ratelimit.FallbackOptions{Mode: ratelimit.FailOpen, Timeout: timeout, OpenFor: openFor, MinCalls: callers, Window: window})
+			ratelimit.FallbackOptions{Mode: ratelimit.FailOpen, Timeout: 2 * timeout, OpenFor: openFor, MinCalls: callers, Window: window})
 		f.Load()
 		f.AwaitStore(t, time.Now())
 		stub.Down()
@@ -125,11 +130,11 @@ func TestBackAndRefuses(t *testing.T) {
 		refuses.Store(true)
 		stub.Up()
 		up := time.Now()
-		f.goOn(t, 2*time.Second)
+		f.goOn(t, 1500*time.Millisecond)
 		f.Stop()
-		all := f.All().Since(up.Add(time.Second))
+		all := f.All().Since(later(up, f.spoiled(up, time.Now())).Add(time.Second))
 		open, local := all.By(ratelimit.SourceFailOpen), all.By(ratelimit.SourceFallback)
-		if n, _ := f.Mistakes(); f.Stall() <= calm && (open > 0 || local == 0) || n == 0 {
+		if n, _ := f.Mistakes(); open > 0 || local == 0 && len(all) > 0 || n == 0 {
 			t.Errorf("a second after its return %d decisions are open, %d local; told of %d mistakes", open, local, n)
 		}
 	})
@@ -137,6 +142,7 @@ func TestBackAndRefuses(t *testing.T) {
 
 // R72: a refusal that takes longer to arrive than callers wait is an outage until one has arrived, and none after that.
 func TestSlowRefusal(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 		stub := redisserver.NewRawStub(t, func(_ int, args []string) redisserver.Reply {
 			if args[0] == "HELLO" || args[0] == "AUTH" {

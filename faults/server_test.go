@@ -18,6 +18,7 @@ func run(t *testing.T, server *redisserver.Server, args ...string) {
 
 // What an operator does to a server that goes on to answer.
 func TestOperated(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]struct {
 		outage     Outage
 		harm, mend []string
@@ -39,6 +40,7 @@ func TestOperated(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			each(t, func(t *testing.T, connect func(Target) func() (ratelimit.Store, func())) {
 				server := redisserver.Single(t)
 				outage := o.outage

@@ -2,9 +2,12 @@ package faults
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,12 +18,30 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{}) // a line for each connection that fails
+	debug.SetGCPercent(400)
+	if err := overlap(); err != nil {
+		panic(err)
+	}
+	end := machine.Watch()
 	code := m.Run()
+	end()
 	if err := Poll(patience, nothingLeft); err != nil && code == 0 {
 		fmt.Println(err)
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// overlap has several tests run at the same time on each processor, where the command line does not say how many. They
+// mostly wait.
+func overlap() error {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if asked {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(8*runtime.GOMAXPROCS(0)))
 }
 
 type silent struct{}
