@@ -80,8 +80,8 @@ func (b *bench) take(r ratelimit.Request) {
 	}
 }
 
-// takeAll makes several decisions together on both sides.
-func (b *bench) takeAll(reqs []ratelimit.Request) {
+// takeAll makes several decisions together on both sides, and returns the script that made them.
+func (b *bench) takeAll(reqs []ratelimit.Request) *lua.Script {
 	b.t.Helper()
 	for _, r := range reqs {
 		b.note("take all", r)
@@ -105,12 +105,13 @@ func (b *bench) takeAll(reqs []ratelimit.Request) {
 	decided := make([]ratelimit.Result, len(steps))
 	ratelimit.StepAll(b.now, steps, decided)
 	want := merged.Results(decided)
-	raw := b.eval(lua.TakeAll, batch.Keys, batch.Args)
+	raw := b.eval(batch.Script, batch.Keys, batch.Args)
 	text, _ := raw.(string)
 	got, err := batch.Results(text)
 	if err != nil || !slices.Equal(got, want) {
 		b.t.Fatalf("reply %v, %v\nscript  %+v\nmachine %+v\n%s", raw, err, got, want, strings.Join(b.trace, "\n"))
 	}
+	return batch.Script
 }
 
 // A dice draws limits, costs and moves of the clock.

@@ -118,10 +118,14 @@ func TestTakeAllRefusesSeveralHashTags(t *testing.T) {
 func TestScriptsDeclareTheirKeys(t *testing.T) {
 	t.Parallel()
 	call := regexp.MustCompile(`p?call\('([A-Z]+)'(?:, ([^,)]+))?`)
+	scripts := takeAllScripts(t)
 	for name, s := range map[string]*lua.Script{
 		"TokenBucket": lua.TokenBucket, "SlidingLog": lua.SlidingLog, "SlidingCounter": lua.SlidingCounter,
 		"History": lua.History, "TakeAll": lua.TakeAll, "Reset": lua.Reset,
 	} {
+		scripts[name] = s
+	}
+	for name, s := range scripts {
 		code := regexp.MustCompile(`--[^\n]*`).ReplaceAllString(s.Source, "")
 		found := call.FindAllStringSubmatch(code, -1)
 		if len(found) == 0 {
@@ -173,6 +177,7 @@ func TestResultRefusesOtherReplies(t *testing.T) {
 		{plan(t, log), lua.Reply{Int: -1}},
 		{plan(t, log), lua.Reply{Int: 1 << 23}},
 		{bucket, lua.Reply{Text: "1 1 -1 1 0"}},
+		{bucket, lua.Reply{Text: "1767225600000000 900000"}},
 		{plan(t, counter), lua.Reply{Text: "1 1 0 2000000000 0"}},
 		{plan(t, counter), lua.Reply{Text: "0 0 -1000000 10 0"}},
 	} {
@@ -253,6 +258,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(int64(0), "1 1 0 9 0", uint8(1), int64(1))
 	f.Add(int64(0), "0 0 -123 10 456", uint8(2), int64(3))
 	f.Add(int64(0), "1 9007199254740992 9007199254740992 9007199254740992 9007199254740992", uint8(2), int64(math.MaxInt64))
+	f.Add(int64(0), "1767225600000000 900000", uint8(0), int64(1))
 	f.Add(int64(0), "1 1 -9007199254740992 1000000000 1000000000", uint8(2), int64(1))
 	f.Fuzz(func(t *testing.T, n int64, text string, algorithm uint8, cost int64) {
 		l := ratelimit.Limit{Algorithm: ratelimit.Algorithm(algorithm % 3), Rate: 10, Period: time.Second}

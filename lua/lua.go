@@ -6,7 +6,6 @@ import (
 	"crypto/sha1" // the name of a script in Redis, not a secret
 	_ "embed"
 	"encoding/hex"
-	"strconv"
 	"strings"
 
 	"github.com/sluicego/ratelimit"
@@ -15,6 +14,8 @@ import (
 var (
 	//go:embed prelude.lua
 	prelude string
+	//go:embed muldiv.lua
+	muldiv string
 	//go:embed token_bucket.lua
 	tokenBucket string
 	//go:embed sliding_log.lua
@@ -38,63 +39,44 @@ type Script struct {
 
 // The scripts. Each file in this folder opens with its keys, arguments, reply and state.
 var (
-	TokenBucket    = newScript(prelude, one, clock("3"), look(tokenBucket), finish(tokenBucket), "return reply")
-	SlidingLog     = newScript(prelude, seek(slidingLog), one, clock("3"), look(slidingLog), finish(slidingLog), "return reply")
-	SlidingCounter = newScript(prelude, one, clock("3"), look(slidingCounter), finish(slidingCounter), "return reply")
-	History        = newScript(prelude, seek(slidingLog), "local key = KEYS[1]", clock("3"), slidingLogHistory)
-	TakeAll        = newScript(prelude, seek(slidingLog), clock("1"), together())
+	TokenBucket    = single(bucketSteps)
+	SlidingLog     = single(logSteps)
+	SlidingCounter = single(counterSteps)
+	History        = newScript(prelude, logSteps.seek, "local key = KEYS[1]", clock("3"), slidingLogHistory)
+	TakeAll        = takeAny()
 	Reset          = newScript(reset)
 )
 
 func newScript(parts ...string) *Script {
-	source := strings.Join(parts, "\n")
+	source := strings.ReplaceAll(strings.Join(parts, "\n"), "-- muldiv\n", muldiv)
 	sum := sha1.Sum([]byte(source))
 	return &Script{Source: source, SHA1: hex.EncodeToString(sum[:])}
 }
 
-// A script is its steps, put together as text: in Redis a Lua function costs more to create than most of what it does.
-const one = "local reply, key, spec, cost, extra = nil, KEYS[1], ARGV[1], ARGV[2] + 0, ARGV[4] and ARGV[4] + 0"
-
-// clock sets passed and now from the argument at that index.
-func clock(index string) string {
-	return `local passed, now = ARGV[` + index + `] or '', nil
-if passed ~= '' then
-  now = passed + 0
-else
-  passed = false
-  local t = call('TIME')
-  now = t[1] * 1000000 + t[2]
-end`
+// steps are what an algorithm's file consists of. A script is steps, put together as text: in Redis a Lua function costs
+// more to create than most of what it does.
+type steps struct {
+	names, pattern string // what it reads of a spec
+	seek           string // only a log has it
+	look, finish   string
 }
 
-// together is take_all.lua with the steps of the algorithms in their places.
-func together() string {
-	script := takeAll
-	for name, algorithm := range map[string]string{
-		"token_bucket": tokenBucket, "sliding_log": slidingLog, "sliding_counter": slidingCounter,
-	} {
-		carried, _, _ := strings.Cut(step(algorithm, with, ""), "\n")
-		script = strings.Replace(script, "-- look "+name+"\n",
-			look(algorithm)+"all, saved[i] = all and fits, { kind, cost, extra, "+carried+" }\n", 1)
-		script = strings.Replace(script, "-- finish "+name+"\n",
-			"local "+carried+" = unpack(state, 4, "+strconv.Itoa(4+strings.Count(carried, ","))+")\n"+finish(algorithm), 1)
+var bucketSteps, logSteps, counterSteps = stepsIn(tokenBucket), stepsIn(slidingLog), stepsIn(slidingCounter)
+
+func stepsIn(file string) *steps {
+	s := new(steps)
+	if strings.Contains(file, "\n-- seek\n") {
+		s.seek = cut(file, "-- seek\n", "-- look at ")
 	}
-	return script
+	head, look, _ := strings.Cut(cut(file, "-- look at ", "-- finish\n"), "\n")
+	s.names, s.pattern, _ = strings.Cut(head, " in ")
+	s.look, s.finish = look, cut(file, "-- finish\n", "")
+	return s
 }
 
-const with = "-- finish with "
-
-func seek(algorithm string) string { return step(algorithm, "-- seek\n", "-- look\n") }
-func look(algorithm string) string { return step(algorithm, "-- look\n", with) }
-
-func finish(algorithm string) string {
-	_, text, _ := strings.Cut(step(algorithm, with, ""), "\n")
-	return text
-}
-
-// step cuts out of an algorithm's file what stands between two lines.
-func step(algorithm, from, to string) string {
-	_, text, found := strings.Cut(algorithm, "\n"+from)
+// cut returns what stands in file between two beginnings of lines.
+func cut(file, from, to string) string {
+	_, text, found := strings.Cut(file, "\n"+from)
 	if to != "" && found {
 		text, _, found = strings.Cut(text, "\n"+to)
 	}
@@ -102,6 +84,27 @@ func step(algorithm, from, to string) string {
 		panic("ratelimit/lua: a step is missing")
 	}
 	return text + "\n"
+}
+
+// clock sets now, and passed, whether the caller's clock decides: from the argument at that index.
+func clock(index string) string {
+	return `local given, now = ARGV[` + index + `]
+local passed = given and given ~= ''
+if passed then
+  now = given + 0
+else
+  local t = call('TIME')
+  now = t[1] * 1000000 + t[2]
+end`
+}
+
+// single is the script of one decision.
+func single(s *steps) *Script {
+	return newScript(prelude, s.seek,
+		clock("3"),
+		"local key, spec, cost, extra, reply, text, stored, seen, since = KEYS[1], ARGV[1], ARGV[2] + 0, given and ARGV[4] and ARGV[4] + 0",
+		"local "+s.names+" = match(spec, '"+s.pattern+"')",
+		s.look, s.finish, "return text or reply")
 }
 
 func scriptOf(a ratelimit.Algorithm) *Script {

@@ -14,14 +14,15 @@
 --          another period is a limit that was changed.
 -- TTL      set by the first write of each window to the end of the next one and a second
 
--- look
-local field, rate = match(spec, '(%d+):(%d+)')
+-- look at field, rate in (%d+):(%d+):win
 local period = field + 0
 rate = rate + 0
+local start = now - now % period
+local was, at, current, previous, replace, renew, healed = period
 local got = pcall('HGET', key, field)
-local known, replace, renew, healed = false, false, true, false
-local was, at, current, previous = period, nil, nil, nil
-if not got then -- no key, or another period
+if got and not got.err then
+  at, current, previous = match(got, '^(%d+) (%d+) (%d+)$')
+elseif not got then -- no key, or another period
   local all = call('HGETALL', key)
   for i = 1, #all, 2 do
     replace = true
@@ -29,46 +30,55 @@ if not got then -- no key, or another period
       was, at, current, previous = all[i] + 0, match(all[i + 1], '^(%d+) (%d+) (%d+)$')
     end
   end
-elseif got.err then
+else
   if not match(got.err, 'WRONGTYPE') then call('HGET', key, field) end
   replace = true
-else
-  at, current, previous = match(got, '^(%d+) (%d+) (%d+)$')
 end
 if at then
-  at, current, previous = at + 0, current + 0, previous + 0
-  known = at < 9007199254740992 and at % was == 0 and current <= 1000000000 and previous <= 1000000000
+  at = at + 0
+  current = current + 0
+  previous = previous + 0
 end
-replace = replace or not known and got
-if known then
-  local start = now - now % was
-  renew = replace or start ~= at
-  if start == at + was then
-    at, previous, current = start, current, 0
-  elseif start > at then
-    at, current, previous = start, 0, 0
-  elseif at - now > was + 60000000 then
-    at, current, previous, healed = start, current + previous, 0, cost <= rate
-    if current > 1000000000 then current = 1000000000 end
+if at ~= start or replace or current > 1000000000 or previous > 1000000000 then -- not in the window of the last write
+  local known = at and at < 9007199254740992 and at % was == 0 and current <= 1000000000 and previous <= 1000000000
+  replace = replace or not known and got
+  if known then
+    local start = now - now % was
+    renew = replace or start ~= at
+    if start == at + was then
+      at, previous, current = start, current, 0
+    elseif start > at then
+      at, current, previous = start, 0, 0
+    elseif at - now > was + 60000000 then
+      at, current, previous, healed = start, current + previous, 0, cost <= rate
+      if current > 1000000000 then current = 1000000000 end
+    end
+  else
+    was, at, current, previous, renew = period, start, 0, 0, true
   end
-else
-  was, at, current, previous = period, now - now % period, 0, 0
 end
 local share = 0 -- what the window before still counts for, rounded up
 if previous > 0 then
+  share = (was - (now > at and now - at or 0)) * previous
   local rest
-  share, rest = muldiv(was - (now > at and now - at or 0), previous, was)
+  if share < 9007199254740992 then
+    rest = share % was
+    share = (share - rest) / was
+  else
+    -- muldiv
+    share, rest = muldiv(was - (now > at and now - at or 0), previous, was)
+  end
   if rest > 0 then share = share + 1 end
 end
 if was ~= period then
-  at, current, previous, share = now - now % period, current + share, 0, 0
+  at, current, previous, share = start, current + share, 0, 0
   if current > 1000000000 then current = 1000000000 end
 end
 local room = rate - current - share
 if room < 0 then room = 0 end
 local fits = cost <= room
 
--- finish with field, period, rate, at, current, previous, room, healed, renew, replace
+-- finish
 local taken = 0
 if fits then
   if cost < 0 then
@@ -93,5 +103,5 @@ if taken ~= 0 or healed then
 end
 reply = (now - at) * (rate + 1) + rate - room + taken
 if not fits or taken ~= cost or cost <= 0 or now < at or reply >= 9007199254740992 then
-  reply = format('%d %d %d %d %d', fits and 1 or 0, taken, at - now, current, previous)
+  text = format('%d %d %d %d %d', fits and 1 or 0, taken, at - now, current, previous)
 end

@@ -19,6 +19,7 @@
 -- `from`, and the total of the pair before it, which is `base` for `first` itself. The newest pair is such a one. It
 -- gallops from the head, where the answer nearly always is, then halves.
 local function seek(key, first, base, after, sum, from)
+  local call, format, tonumber = redis.call, string.format, tonumber -- dearer as upvalues, where it is not called
   local low, step, high = first - 1, 1, call('LLEN', key) / 2 - 1
   while high - low > 1 do
     local i = step and low + step or high
@@ -34,9 +35,9 @@ local function seek(key, first, base, after, sum, from)
   return high, base
 end
 
--- look
-local period, rate = match(spec, '(%d+):(%d+)')
+-- look at period, rate in (%d+):(%d+):log
 period, rate = period + 0, rate + 0
+local tonumber = tonumber
 local tail = pcall('LRANGE', key, '-2', '-1')
 local replace = tail[1] and true
 if tail.err then
@@ -67,7 +68,7 @@ if not known then newest, total = 0, 0 end
 local room = used < rate and rate - used or 0
 local fits = cost <= room
 
--- finish with period, rate, known, newest, total, first, base, used, room, head, healed, replace
+-- finish
 local taken, wait = 0, 0
 if fits then
   taken = cost
@@ -116,5 +117,5 @@ if taken ~= 0 or healed then
 end
 reply = used
 if not fits or taken ~= cost or newest ~= now then
-  reply = format('%d %d %d %d %d', fits and 1 or 0, taken, newest - now, used, wait)
+  text = format('%d %d %d %d %d', fits and 1 or 0, taken, newest - now, used, wait)
 end

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicego/ratelimit"
+	"github.com/sluicego/ratelimit/lua"
 	"github.com/sluicego/ratelimit/store/storetest/redisserver"
 )
 
@@ -148,6 +149,40 @@ func TestTTLFollowsAClockSetBack(t *testing.T) {
 		ttl, err := b.server.Do("PTTL", key)
 		if ms, _ := ttl.(int64); err != nil || time.Duration(ms)*time.Millisecond < res.ResetAfter {
 			t.Errorf("%v: a TTL of %v ms, %v, and unused in %v", algorithm, ttl, err, res.ResetAfter)
+		}
+	}
+}
+
+// By the server's clock a key lives no longer than it must, by the application's a minute at least.
+func TestTTLIsAMinuteUnderAClockOfTheApplications(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Single(t)
+	for _, clock := range []func() time.Time{nil, time.Now} {
+		codec, err := lua.NewCodec("", clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newBench(t, server)
+		for algorithm := range ratelimit.Algorithm(3) {
+			for _, extra := range []int64{0, 1} {
+				limit := ratelimit.Limit{Algorithm: algorithm, Rate: 10, Period: time.Second, Name: fmt.Sprint("e", extra)}
+				p, err := codec.Plan(&limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				batch, err := codec.TakeAll([]ratelimit.Request{{Key: "together", Limit: &limit, Cost: 1, Extra: extra}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.eval(p.Script, []string{p.Key("alone")}, p.AppendArgs(nil, 1, extra, codec.Now()))
+				b.eval(batch.Script, batch.Keys, batch.Args)
+				for _, key := range []string{p.Key("alone"), p.Key("together")} {
+					ttl, err := server.Do("PTTL", key)
+					if ms, _ := ttl.(int64); err != nil || ms <= 0 || (ms > 30000) != (clock != nil) {
+						t.Errorf("%s of %v: a TTL of %v ms, %v, a clock of the application's: %t", key, limit, ttl, err, clock != nil)
+					}
+				}
+			}
 		}
 	}
 }

@@ -1,38 +1,46 @@
 -- Take all: decisions on several keys and limits, of any algorithms, all or nothing.
 --
 -- KEYS[i]      the state of the i-th decision, each key once
--- ARGV[1]      now in microseconds; "" means the server's TIME
--- ARGV[2i]     the i-th spec; its ending tells the algorithm
--- ARGV[2i+1]   the i-th cost
--- ARGV[2n+1+i] the i-th extra, after all specs and costs; absent means 0 for all
--- Reply        the algorithms' own replies as text, separated by commas
+-- ARGV[1]      the cost of each, and after a space the specs, separated by spaces
+-- ARGV[2]      now in microseconds; absent or "" means the server's TIME
+-- ARGV[2i+1]   the i-th cost and
+-- ARGV[2i+2]   the i-th extra; absent where all costs are the same and all extras 0
+-- Reply        the algorithms' own replies as text, separated by commas. For the integer of a token bucket there may be
+--              two numbers, its state as it was written: the second is the parts that are left
 -- State        as the algorithms' own scripts keep it
 --
--- lua.go puts the steps of the algorithms in place of the lines that name them.
+-- Between look and finish of a decision stands the next one. So all have looked when the last one, in the middle, is the
+-- first to finish, and what each of them saw is still there in its locals. Up to four are written out, in a script for
+-- just these algorithms, which costs least. More are a function that calls itself. shapes.go puts both together.
 
-local n, all, saved = #KEYS, true, {}
-local extras = ARGV[2 * n + 2]
-for i = 1, n do
-  local key, spec, cost, extra = KEYS[i], ARGV[2 * i], ARGV[2 * i + 1] + 0, extras and ARGV[2 * n + 1 + i] + 0
-  local kind = string.byte(spec, -1)
-  if kind == 103 then
-    -- look sliding_log
-  elseif kind == 110 then
-    -- look sliding_counter
+-- begin
+local keys, all, each, seen, since = KEYS, true, given and ARGV[3]
+local stamp = format('%d %%d', now) -- half of what is written to a bucket
+
+-- decide
+local key, cost, extra, reply, text, stored = keys[i], same
+if each then cost, extra = ARGV[2 * i + 1] + 0, ARGV[2 * i + 2] + 0 end
+-- (look)
+all = all and fits
+-- (next)
+fits = all
+-- (finish)
+keys[i] = stored or text or format('%d', reply) -- the key has been used
+
+-- any number
+local n, same, first = #keys, match(ARGV[1], '(%-?%d+) ()')
+same = same + 0
+local function decide(i, from)
+  local spec, a, b, c, after = match(ARGV[1], '((%d+):(%d+):(%w+)) ?()', from)
+  if c == 'log' then
+    -- (log)
+  elseif c == 'win' then
+    -- (counter)
   else
-    -- look token_bucket
+    -- (bucket)
   end
 end
-for i = 1, n do
-  local reply, key, fits, state = nil, KEYS[i], all, saved[i]
-  local kind, cost, extra = state[1], state[2], state[3]
-  if kind == 103 then
-    -- finish sliding_log
-  elseif kind == 110 then
-    -- finish sliding_counter
-  else
-    -- finish token_bucket
-  end
-  saved[i] = type(reply) == 'number' and format('%d', reply) or reply
-end
-return table.concat(saved, ',')
+decide(1, first)
+
+-- end
+return table.concat(keys, ',')

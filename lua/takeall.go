@@ -10,14 +10,15 @@ import (
 
 // A Batch is one call of TakeAll on its way: what to send, and how to read the answer.
 type Batch struct {
-	Keys []string
-	Args []string
+	Script *Script
+	Keys   []string
+	Args   []string
 
 	merged ratelimit.Batch
 	plans  []*Plan
 }
 
-// TakeAll prepares one call of the TakeAll script. Errors are those of invalid requests, and ErrCrossSlot where the
+// TakeAll prepares one call of the script for reqs. Errors are those of invalid requests, and ErrCrossSlot where the
 // keys' hash tags differ, which no Cluster could decide together.
 func (c *Codec) TakeAll(reqs []ratelimit.Request) (*Batch, error) {
 	merged, err := ratelimit.Merge(reqs)
@@ -25,28 +26,39 @@ func (c *Codec) TakeAll(reqs []ratelimit.Request) (*Batch, error) {
 		return nil, err
 	}
 	n := len(merged.Requests)
-	b := &Batch{Keys: make([]string, n), Args: make([]string, 1, 1+3*n), merged: merged, plans: make([]*Plan, n)}
-	b.Args[0] = c.Now()
-	extra := false
+	b := &Batch{Keys: make([]string, n), merged: merged, plans: make([]*Plan, n)}
+	if n == 0 {
+		return b, nil
+	}
+	var space [256]byte
+	first, each := &merged.Requests[0], false
+	specs := strconv.AppendInt(space[:0], first.Cost, 10)
 	for i := range merged.Requests {
 		r := &merged.Requests[i]
-		if i > 0 && !ratelimit.SameTag(r.Key, merged.Requests[0].Key) {
+		if !ratelimit.SameTag(r.Key, first.Key) {
 			return nil, ratelimit.ErrCrossSlot
 		}
-		if b.plans[i], err = c.Plan(r.Limit); err != nil {
+		p, err := c.Plan(r.Limit)
+		if err != nil {
 			return nil, err
 		}
-		b.Keys[i] = b.plans[i].Key(r.Key)
-		b.Args = append(b.Args, b.plans[i].Spec, strconv.FormatInt(r.Cost, 10))
-		extra = extra || r.Extra != 0
+		b.plans[i], b.Keys[i] = p, p.Key(r.Key)
+		specs = append(append(specs, ' '), p.Spec...)
+		each = each || r.Cost != first.Cost || r.Extra != 0
 	}
-	for i := 0; extra && i < n; i++ {
-		b.Args = append(b.Args, strconv.FormatInt(merged.Requests[i].Extra, 10))
+	b.Script = takeAllOf(b.plans)
+	b.Args = append(make([]string, 0, 2), string(specs))
+	if now := c.Now(); now != "" || each {
+		b.Args = append(b.Args, now)
+	}
+	for i := 0; each && i < n; i++ {
+		r := &merged.Requests[i]
+		b.Args = append(b.Args, strconv.FormatInt(r.Cost, 10), strconv.FormatInt(r.Extra, 10))
 	}
 	return b, nil
 }
 
-// Results decodes the reply of the TakeAll script into one Result for each request.
+// Results decodes the reply of the script into one Result for each request.
 func (b *Batch) Results(text string) ([]ratelimit.Result, error) {
 	results := make([]ratelimit.Result, len(b.plans))
 	for i, p := range b.plans {
@@ -54,15 +66,25 @@ func (b *Batch) Results(text string) ([]ratelimit.Result, error) {
 		if part == "" || more != (i < len(b.plans)-1) {
 			return nil, fmt.Errorf("%w (%d decisions)", errReply, len(b.plans))
 		}
-		reply := Reply{Text: part}
-		if n, err := strconv.ParseInt(part, 10, 64); err == nil {
-			reply = Reply{Int: n}
-		}
 		var err error
-		if results[i], err = p.Result(reply, b.merged.Requests[i].Cost); err != nil {
+		if results[i], err = p.Result(replyIn(part, p.limit.Algorithm), b.merged.Requests[i].Cost); err != nil {
 			return nil, err
 		}
 		text = rest
 	}
 	return b.merged.Results(results), nil
+}
+
+// replyIn reads one reply of several: an integer, the state of a bucket in its place, or a text.
+func replyIn(text string, a ratelimit.Algorithm) Reply {
+	at, number, state := strings.Cut(text, " ")
+	if !state {
+		number = text
+	} else if _, err := strconv.ParseUint(at, 10, 64); err != nil || a != ratelimit.TokenBucket {
+		return Reply{Text: text}
+	}
+	if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+		return Reply{Int: n}
+	}
+	return Reply{Text: text}
 }

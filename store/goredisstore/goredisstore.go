@@ -105,7 +105,7 @@ func (s *Store) TakeAll(ctx context.Context, reqs []ratelimit.Request) ([]rateli
 	if err != nil || len(reqs) == 0 {
 		return nil, err
 	}
-	c := newCall(lua.TakeAll, batch.Keys, batch.Args)
+	c := newCall(batch.Script, batch.Keys, batch.Args)
 	if err := s.do(ctx, c); err != nil {
 		return nil, err
 	}

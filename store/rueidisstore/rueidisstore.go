@@ -87,7 +87,7 @@ func (s *Store) TakeAll(ctx context.Context, reqs []ratelimit.Request) ([]rateli
 	if len(batch.Keys) == 0 {
 		return []ratelimit.Result{}, ctx.Err()
 	}
-	c := newCall(lua.TakeAll)
+	c := newCall(batch.Script)
 	c.keys, c.args = batch.Keys, batch.Args
 	msg, err := s.run(ctx, c)
 	if err != nil {
