@@ -20,12 +20,10 @@ type holding struct {
 	answered   time.Duration
 	took       time.Duration // that answer
 
-	flight *flight // the call that fetches more
-	reset  bool    // what comes in is to be dropped
+	queue *group // who waits to be asked for; nobody does unless there is a fetch
+	fetch *group // for whom the call is that fetches more; that is queue until it is sent
+	reset bool   // what comes in is to be dropped
 }
-
-// A flight is a call of the store that brings more.
-type flight struct{ done chan struct{} }
 
 // leaseLeast is how many calls in MaxAge are worth a lease.
 const leaseLeast = 8
@@ -57,11 +55,6 @@ func (h *holding) target() int64 { return min(h.size, h.remaining/8) }
 
 // ahead is how much to fetch now.
 func (h *holding) ahead() int64 { return max(0, h.target()-h.units()-h.claimed) }
-
-func (h *holding) launch() *flight {
-	h.flight = &flight{make(chan struct{})}
-	return h.flight
-}
 
 // lasts tells whether what is left outlasts half a call of the store at the pace of late.
 func (h *holding) lasts(now time.Duration) bool {

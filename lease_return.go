@@ -146,6 +146,17 @@ func (b *leaseBackground) start(f func(ctx context.Context)) bool {
 	return true
 }
 
+// run runs f, which somebody waits for, unless b is closed.
+func (b *leaseBackground) run(f func(ctx context.Context)) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.wg.Go(func() { guard(func() { f(b.ctx) }) })
+	return true
+}
+
 // arm has f run after d, unless one is to run already.
 func (b *leaseBackground) arm(d time.Duration, f func(ctx context.Context)) {
 	b.mu.Lock()

@@ -68,7 +68,7 @@ func BenchmarkDenyCacheHit(b *testing.B) {
 func BenchmarkLease(b *testing.B) {
 	server := redisserver.Single(b)
 	for _, a := range []ratelimit.Algorithm{ratelimit.TokenBucket, ratelimit.SlidingCounter} {
-		for _, callers := range []int{1, 64} {
+		for _, callers := range []int{1, 2, 8, 64} {
 			for _, lib := range []string{"goredisstore", "lease", "lease-1000"} {
 				b.Run(fmt.Sprintf("row=%v/callers=%d/lib=%s", a, callers, lib), func(b *testing.B) {
 					redis, err := goredisstore.New(newGoredisClient(b, server.Addr), goredisstore.Options{Prefix: "lease"})
