@@ -11,7 +11,7 @@ import (
 // LeaseOptions are how a Lease is built; the zero value is the default.
 type LeaseOptions struct {
 	// Size is how many units one call of the store spends ahead at most, with the unit of the call itself, up to 1e9; 0
-	// means 50, and 1 is no lease at all.
+	// means 50, and 1 is no lease at all. A call for several callers spends the units of them all besides.
 	Size int64
 	// MaxAge is how long units may be held unspent, 1 ms or more; 0 means 1 s, and above 366 days is 366 days.
 	MaxAge time.Duration
@@ -24,7 +24,7 @@ type LeaseOptions struct {
 }
 
 // A Lease is a Store that spends units of hot keys ahead of need: it has them debited in the store, with Request.Extra,
-// and admits from memory as long as they last. With a Size of 50 such a key costs the store one call per 43 to 50 units.
+// and admits from memory as long as they last. With a Size of 50 such a key costs the store one call per 43 units or more.
 //
 // What is admitted was debited before, so the limit holds for the whole fleet; but units may be debited in one window and
 // admitted in the next. In any time w, with n instances, at most
@@ -36,13 +36,15 @@ type LeaseOptions struct {
 // denied while other instances hold up to (n−1) × (Size−1) units, for 5/4 of MaxAge and the time of a call at most.
 //
 // The lease of a key follows its rate. Less than 8 calls in MaxAge lease nothing, and are exact. More lease what is spent
-// in half of MaxAge, at most Size, and at most an eighth of what the store last said remains, so that it decides the last
-// units itself. One call at a time fetches more, before the last is spent if what is left outlasts the call. Nobody waits
-// for the store while there are units left; who finds none waits for the call that is under way, or makes it.
+// in half of MaxAge, at most Size, and at most an eighth of what the store last said remains; below 64 that is nothing, so
+// that it decides the last units itself. One call at a time fetches more, before the last is spent if what is left outlasts
+// the call. Nobody waits for the store while there are units left. Those who find none are asked for together, with what
+// is fetched ahead, and get their units in the order they came; as many as want Size units by then do not wait for a call
+// that is under way. Who wants more than is leased, and for whom the store has too little, asks for itself.
 //
 // What was not spent MaxAge after its debit is not spent any more. It goes back to the store, with the next call for the
 // key or by a timer. It also goes back on Close, when a call comes with another limit, by value, and when the table is
-// full. Where that fails, when a call that fetches is given up, and when the process dies, it is lost: units are never
+// full. Where that fails, when all who wait for a call give up, and when the process dies, it is lost: units are never
 // made. A Reset drops what is held. While the store is away what is held is spent, until MaxAge; then calls return the
 // store's errors.
 //

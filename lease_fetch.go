@@ -60,7 +60,7 @@ func (h *holding) leave(w *member) {
 // fetchAhead has the store asked for more if little is left of h, whose shard is locked, and that outlasts the call. If
 // it does not, whoever finds nothing left has it asked, for all there is to hold.
 func (l *Lease) fetchAhead(id *stateID, h *holding, now time.Duration) {
-	if h.fetch != nil || h.units() > h.target()/8 || !h.lasts(now) {
+	if h.fetch != nil || h.units() == 0 || h.units() > h.target()/8 || !h.lasts(now) {
 		return
 	}
 	h.resize(now, l.most, l.maxAge)

@@ -50,8 +50,14 @@ func (h *holding) resize(now time.Duration, most int64, maxAge time.Duration) {
 	h.calls, h.asked, h.since = 0, 0, now
 }
 
-// target is how much is worth holding now.
-func (h *holding) target() int64 { return min(h.size, h.remaining/8) }
+// target is how much is worth holding now. Near the limit that is nothing: what remains is then less than what others may
+// have spent since the store said so.
+func (h *holding) target() int64 {
+	if h.remaining < 8*leaseLeast {
+		return 0
+	}
+	return min(h.size, h.remaining/8)
+}
 
 // ahead is how much to fetch now.
 func (h *holding) ahead() int64 { return max(0, h.target()-h.units()-h.claimed) }

@@ -14,10 +14,10 @@ type unspent struct {
 }
 
 const (
-	leaseCallTime  = time.Second     // for a call of the store that nobody waits for
+	leaseCallTime  = time.Second     // for a call of the store that no caller makes
 	leaseCloseTime = 5 * time.Second // for all of Close
 	leaseReturns   = 8               // give-backs at a time
-	leaseFlights   = 64              // calls in the background at a time
+	leaseFlights   = 64              // calls that nobody waits for at a time
 )
 
 func (l *Lease) give(ctx context.Context, g unspent) (err error) {
@@ -113,7 +113,7 @@ func (l *Lease) Close() error {
 	return l.giveAll(ctx, all)
 }
 
-// A leaseBackground runs what no caller waits for, until it is closed.
+// A leaseBackground runs what no caller runs, until it is closed.
 type leaseBackground struct {
 	ctx    context.Context
 	cancel context.CancelFunc

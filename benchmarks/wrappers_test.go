@@ -63,7 +63,7 @@ func BenchmarkDenyCacheHit(b *testing.B) {
 	}
 }
 
-// BenchmarkLease is a hot key on a real server with a Lease and without, by one caller and by 64 at a time. Calls of the
+// BenchmarkLease is a hot key on a real server with a Lease and without, by 1, 2, 8 and 64 callers at a time. Calls of the
 // store are counted.
 func BenchmarkLease(b *testing.B) {
 	server := redisserver.Single(b)
