@@ -113,8 +113,7 @@ func (l *Lease) land(ctx context.Context, id *stateID, h *holding, g *group, ahe
 		h.fetch = nil
 	}
 	here := s.find(id) == h && !l.closed.Load()
-	lost := h.takeDead(now, l.maxAge)
-	rest, source := int64(0), SourceLease
+	rest, lost, source := int64(0), int64(0), SourceLease
 	if err == nil && res.Source == SourceStore {
 		rest, source = res.Taken, SourceStore
 		h.put(rest, sent+l.maxAge)

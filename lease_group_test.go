@@ -364,7 +364,7 @@ func TestLeaseGroupFails(t *testing.T) {
 	})
 }
 
-// Whatever becomes of what is held meanwhile, those who wait get their answer.
+// Whatever becomes of what is held meanwhile, those who wait get their answer, and nothing more is fetched.
 func TestLeaseGroupInterrupted(t *testing.T) {
 	t.Parallel()
 	for what, do := range map[string]func(c *crowd){
@@ -381,8 +381,8 @@ func TestLeaseGroupInterrupted(t *testing.T) {
 		"another limit": func(c *crowd) { admit(c.T, c, "k", ratelimit.PerHour(100_000), 1) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newCrowd(t, 100_000, 10)
-			for range 17 { // of whom the call that is under way brings too little for 7
+			c := newCrowd(t, 200, 50)
+			for range 30 { // of whom the call that is under way brings too little for some
 				c.come(t.Context(), one, func(res ratelimit.Result, err error, took time.Duration) {
 					if err != nil || !res.Allowed || took > 3*trip {
 						t.Errorf("%s: after %v: %+v, %v", what, took, res, err)
@@ -391,6 +391,11 @@ func TestLeaseGroupInterrupted(t *testing.T) {
 			}
 			do(c)
 			c.wg.Wait()
+			for _, req := range c.store.asked()[1:] {
+				if req.Extra > 0 {
+					t.Errorf("%s: %+v", what, req)
+				}
+			}
 		})
 	}
 }
