@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 )
 
@@ -82,7 +81,6 @@ func (l *Lease) call(id *stateID, h *holding, g *group) func(context.Context) {
 	return func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, leaseCallTime)
 		defer cancel()
-		runtime.Gosched()
 		s := l.held.lock(&of)
 		ahead := int64(0)
 		if g == h.fetch {
