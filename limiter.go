@@ -72,6 +72,7 @@ type Result struct {
 type StoreLimiter struct {
 	store  Store
 	limits []Limit
+	most   int64 // the least capacity: a cost above it never fits
 	line   line
 }
 
@@ -100,7 +101,11 @@ func New(store Store, limits ...Limit) (*StoreLimiter, error) {
 			}
 		}
 	}
-	return &StoreLimiter{store: store, limits: slices.Clone(limits)}, nil
+	most := limits[0].Capacity()
+	for _, l := range limits[1:] {
+		most = min(most, l.Capacity())
+	}
+	return &StoreLimiter{store: store, limits: slices.Clone(limits), most: most}, nil
 }
 
 // NewTokenBucket is New with limit as a TokenBucket.
@@ -127,6 +132,14 @@ func (l *StoreLimiter) LimitsFor(string) []Limit { return slices.Clone(l.limits)
 // Allow spends cost for key if every limit has room for it. A cost above a limit's capacity is denied with RetryAfter
 // Never, and the store is not asked. Errors: ErrInvalidCost below 0, ErrInvalidKey, and what the Store returns.
 func (l *StoreLimiter) Allow(ctx context.Context, key string, cost int64) (Result, error) {
+	if len(l.limits) == 1 && 0 <= cost && cost <= l.most && key != "" {
+		return l.store.Take(ctx, Request{Key: key, Limit: &l.limits[0], Cost: cost})
+	}
+	return l.allow(ctx, key, cost)
+}
+
+// allow is Allow for what is seldom. It is a function of its own because a Result is large, and each copy of it is felt.
+func (l *StoreLimiter) allow(ctx context.Context, key string, cost int64) (Result, error) {
 	if cost < 0 {
 		return Result{}, fmt.Errorf("%w: %d is below 0", ErrInvalidCost, cost)
 	}
@@ -135,9 +148,6 @@ func (l *StoreLimiter) Allow(ctx context.Context, key string, cost int64) (Resul
 	}
 	if limit := l.never(cost); limit != nil {
 		return Result{Limit: limit.Capacity(), RetryAfter: Never, Name: limit.Name}, nil
-	}
-	if len(l.limits) == 1 { // not by way of take: a Result is large, and one more copy of it is felt
-		return l.store.Take(ctx, Request{Key: key, Limit: &l.limits[0], Cost: cost})
 	}
 	return l.take(ctx, key, cost, 0)
 }
