@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -399,5 +400,13 @@ func TestAllowAllocates(t *testing.T) {
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() { _, _ = l.Allow(ctx, "k", 1) }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A Result is copied 16 bytes at a time. If the last were fewer they would overlap those before, and a processor that reads
+// what it has just written waits there.
+func TestResultIsCopiedWhole(t *testing.T) {
+	if size := reflect.TypeFor[ratelimit.Result]().Size(); size%16 != 0 {
+		t.Errorf("%d bytes, want a multiple of 16", size)
 	}
 }
