@@ -113,6 +113,11 @@ func (s *Store) Take(ctx context.Context, req ratelimit.Request) (res ratelimit.
 	}
 	hash := s.hash(key, req.Limit)
 	sh := s.shard(hash)
+	// The clock waits for what was begun before it, and what comes after waits for the clock: that the search begins first
+	// lets more of it overlap with what the caller did.
+	t := sh.table.Load()
+	g := t.home(hash)
+	tagged := t.group(g).tagged(hash)
 	var now, used int64 // out of turn, perhaps, once the lock is there: a State never goes back
 	if s.clock == nil { // moment takes a nanosecond more
 		used = int64(time.Since(s.started))
@@ -120,9 +125,11 @@ func (s *Store) Take(ctx context.Context, req ratelimit.Request) (res ratelimit.
 	} else {
 		now, used = s.moment()
 	}
-	e, i, t := sh.find(hash, key, req.Limit)
+	e, i := t.among(g, tagged, key, req.Limit)
 	if e == nil {
-		return s.takeNew(sh, hash, key, now, used, &req)
+		if e, i, t = sh.find(hash, key, req.Limit); e == nil {
+			return s.takeNew(sh, hash, key, now, used, &req)
+		}
 	}
 	m := e.state.Machine()
 	other := !m.Runs(req.Limit)

@@ -143,19 +143,24 @@ func (t *table) next(g int) int {
 func (t *table) find(hash uint64, key string, limit *ratelimit.Limit) (e *entry, i int) {
 	for g := t.home(hash); ; g = t.next(g) {
 		control := t.group(g)
-		for m := control.tagged(hash); m != 0; m &= m - 1 {
-			i := g*8 + m.lowest()
-			e := t.entry(i)
-			e.mu.Lock()
-			if t.hasKey(i, key) && e.state.Machine().Shares(limit) {
-				return e, i
-			}
-			e.mu.Unlock()
-		}
-		if control.empties() != 0 {
-			return nil, 0
+		if e, i = t.among(g, control.tagged(hash), key, limit); e != nil || control.empties() != 0 {
+			return e, i
 		}
 	}
+}
+
+// among is find among the marked entries of group g.
+func (t *table) among(g int, marks group, key string, limit *ratelimit.Limit) (e *entry, i int) {
+	for ; marks != 0; marks &= marks - 1 {
+		i := g*8 + marks.lowest()
+		e := t.entry(i)
+		e.mu.Lock()
+		if t.hasKey(i, key) && e.state.Machine().Shares(limit) {
+			return e, i
+		}
+		e.mu.Unlock()
+	}
+	return nil, 0
 }
 
 // add returns the number of a free entry for hash, and whether it was empty. There is one.
