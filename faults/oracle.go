@@ -186,25 +186,26 @@ func (ds Decisions) within(l *ratelimit.Limit, gifts []Gift) error {
 	return nil
 }
 
-// Denied checks that no sliding log denied a call alone for which it had room, be it that all in flight came before. What
-// was not decided by the store may have been spent there all the same.
-func (ds Decisions) Denied() error {
+// Denied checks that until then no sliding log denied a call alone for which it had room, be it that all in flight came
+// before. That holds for a key until a decision is not the store's: what became of that there, and when, nobody knows.
+func (ds Decisions) Denied(until time.Time) error {
 	for _, d := range ds {
-		if d.Err != nil || d.Result.Allowed || d.Result.Source != ratelimit.SourceStore || d.Together > 0 || d.Limit.Algorithm != ratelimit.SlidingLog {
+		if d.End.After(until) || d.Err != nil || d.Result.Allowed || d.Result.Source != ratelimit.SourceStore || d.Together > 0 || d.Limit.Algorithm != ratelimit.SlidingLog {
 			continue
 		}
 		spent, since := int64(0), d.Start.Add(-d.Limit.Period-time.Microsecond)
+		known := true
 		for _, o := range ds {
-			if o == d || o.Key != d.Key || o.Limit != d.Limit || o.End.Before(since) || o.Start.After(d.End) {
+			if o == d || o.Key != d.Key || o.Limit != d.Limit || o.Start.After(d.End) {
 				continue
 			}
-			if o.Err == nil && o.Result.Source == ratelimit.SourceStore {
+			if o.Err != nil || o.Result.Source != ratelimit.SourceStore {
+				known = false
+			} else if !o.End.Before(since) {
 				spent += o.Result.Taken
-			} else {
-				spent += o.Cost
 			}
 		}
-		if spent+d.Cost <= d.Limit.Rate {
+		if known && spent+d.Cost <= d.Limit.Rate {
 			return fmt.Errorf("%v: %d denied, and at most %d were spent", &d.Limit, d.Cost, spent)
 		}
 	}

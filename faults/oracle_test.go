@@ -137,11 +137,14 @@ func TestOracleDenied(t *testing.T) {
 		{"perhaps not so long ago", join(admitted(1, log, -20*ms, 0), admitted(18, log, 10*ms, 20*ms)), true},
 		{"perhaps before", join(admitted(18, log, 10*ms, 20*ms), admitted(1, log, 210*ms, 300*ms)), true},
 		{"later", join(admitted(18, log, 10*ms, 20*ms), admitted(1, log, 211*ms, 300*ms)), false},
-		{"perhaps spent", join(admitted(18, log, 10*ms, 20*ms), lost), true},
+		{"not the store's", join(admitted(18, log, 10*ms, 20*ms), lost), true},
 	} {
-		if err := join(tt.all, Decisions{denial}).Denied(); (err == nil) != tt.right {
+		if err := join(tt.all, Decisions{denial}).Denied(denial.End); (err == nil) != tt.right {
 			t.Errorf("%s: verdict %v", tt.name, err)
 		}
+	}
+	if err := (Decisions{denial}).Denied(denial.Start); err != nil {
+		t.Errorf("a denial after the end: %v", err)
 	}
 }
 

@@ -129,7 +129,7 @@ func (o Outage) Run(t *testing.T) *Fleet {
 		{From: broken, To: last, Capacities: o.Lost},
 	}
 	for name, err := range map[string]error{
-		"too few": all.where(func(d *Decision) bool { return d.End.Before(broken) }).Denied(),
+		"too few": all.Denied(broken),
 		"before":  all.Between(exact, broken).Admitted(),
 		"during":  all.Between(gone, mended).Admitted(gifts[0]),
 		"through": all.Since(began).Admitted(gifts...),

@@ -130,12 +130,12 @@ func TestBackAndRefuses(t *testing.T) {
 		refuses.Store(true)
 		stub.Up()
 		up := time.Now()
-		f.goOn(t, 1500*time.Millisecond)
+		f.goOn(t, returnWithin+500*time.Millisecond)
 		f.Stop()
-		all := f.All().Since(later(up, f.spoiled(up, time.Now())).Add(time.Second))
+		all := f.All().Since(later(up, f.spoiled(up, time.Now())).Add(returnWithin))
 		open, local := all.By(ratelimit.SourceFailOpen), all.By(ratelimit.SourceFallback)
 		if n, _ := f.Mistakes(); open > 0 || local == 0 && len(all) > 0 || n == 0 {
-			t.Errorf("a second after its return %d decisions are open, %d local; told of %d mistakes", open, local, n)
+			t.Errorf("%v after its return %d decisions are open, %d local; told of %d mistakes", returnWithin, open, local, n)
 		}
 	})
 }
