@@ -11,7 +11,7 @@ import (
 // LeaseOptions are how a Lease is built; the zero value is the default.
 type LeaseOptions struct {
 	// Size is how many units one call of the store spends ahead at most, with the unit of the call itself, up to 1e9; 0
-	// means 50, and 1 is no lease at all. A call for several callers spends the units of them all besides.
+	// means 50, and 1 is no lease at all.
 	Size int64
 	// MaxAge is how long units may be held unspent, 1 ms or more; 0 means 1 s, and above 366 days is 366 days.
 	MaxAge time.Duration
@@ -24,7 +24,7 @@ type LeaseOptions struct {
 }
 
 // A Lease is a Store that spends units of hot keys ahead of need: it has them debited in the store, with Request.Extra,
-// and admits from memory as long as they last. With a Size of 50 such a key costs the store one call per 43 units or more.
+// and admits from memory as long as they last. With a Size of 50 such a key costs the store one call per 43 to 50 units.
 //
 // What is admitted was debited before, so the limit holds for the whole fleet; but units may be debited in one window and
 // admitted in the next. In any time w, with n instances, at most
@@ -36,15 +36,13 @@ type LeaseOptions struct {
 // denied while other instances hold up to (n−1) × (Size−1) units, for 5/4 of MaxAge and the time of a call at most.
 //
 // The lease of a key follows its rate. Less than 8 calls in MaxAge lease nothing, and are exact. More lease what is spent
-// in half of MaxAge, at most Size, and at most an eighth of what the store last said remains; below 64 that is nothing, so
-// that it decides the last units itself. One call at a time fetches more, before the last is spent if what is left outlasts
-// the call. Nobody waits for the store while there are units left. Those who find none are asked for together, with what
-// is fetched ahead, and get their units in the order they came; as many as want Size units by then do not wait for a call
-// that is under way. Who wants more than is leased, and for whom the store has too little, asks for itself.
+// in half of MaxAge, at most Size, and at most an eighth of what the store last said remains, so that it decides the last
+// units itself. One call at a time fetches more, before the last is spent if what is left outlasts the call. Nobody waits
+// for the store while there are units left; who finds none waits for the call that is under way, or makes it.
 //
 // What was not spent MaxAge after its debit is not spent any more. It goes back to the store, with the next call for the
 // key or by a timer. It also goes back on Close, when a call comes with another limit, by value, and when the table is
-// full. Where that fails, when all who wait for a call give up, and when the process dies, it is lost: units are never
+// full. Where that fails, when a call that fetches is given up, and when the process dies, it is lost: units are never
 // made. A Reset drops what is held. While the store is away what is held is spent, until MaxAge; then calls return the
 // store's errors.
 //
@@ -115,9 +113,9 @@ func (l *Lease) Take(ctx context.Context, req Request) (Result, error) {
 		return l.pass(ctx, &id, req)
 	}
 	want := addCosts(req.Cost, req.Extra)
-	for alone := false; ; alone = true {
+	for first := true; ; first = false {
 		s, h, now := l.find(ctx, &id, req.Limit, true)
-		if !alone {
+		if first {
 			h.calls++
 			h.asked = addCosts(h.asked, want)
 		}
@@ -128,14 +126,15 @@ func (l *Lease) Take(ctx context.Context, req Request) (Result, error) {
 			s.Unlock()
 			return res, nil
 		}
-		if h.fetch == nil {
-			h.resize(now, l.most, l.maxAge)
-		}
-		if alone || want > h.target() {
+		f := h.flight
+		if f == nil {
 			return l.ask(ctx, &id, req, s, h, now)
 		}
-		if res, err := l.wait(ctx, &id, want, s, h); err != nil || res.Allowed {
-			return res, err
+		s.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return Result{}, fmt.Errorf("ratelimit: waiting for a lease: %w", ctx.Err())
 		}
 	}
 }
@@ -152,6 +151,13 @@ func (l *Lease) pass(ctx context.Context, id *stateID, req Request) (Result, err
 	addHeld(&res, s.find(id), req.Limit)
 	s.Unlock()
 	return res, nil
+}
+
+// addHeld reports what is held under limit, too.
+func addHeld(res *Result, h *holding, limit *Limit) {
+	if h != nil && h.limit == *limit && res.RetryAfter != Never {
+		res.Remaining = min(res.Limit, res.Remaining+h.units())
+	}
 }
 
 // find returns what is held of id under limit, its shard locked. What is held too long, or under another limit, goes back
@@ -181,6 +187,112 @@ func (l *Lease) find(ctx context.Context, id *stateID, limit *Limit, add bool) (
 		s.Unlock()
 		_ = l.give(ctx, unspent{id.key, *limit, rest}) // what fails here is lost
 	}
+}
+
+// ask decides req in the store, with what is held of h, and fetches more on the way. s is locked, and unlocked before the
+// store is called.
+func (l *Lease) ask(ctx context.Context, id *stateID, req Request, s *tableShard[holding], h *holding, now time.Duration) (Result, error) {
+	h.resize(now, l.most, l.maxAge)
+	want := addCosts(req.Cost, req.Extra)
+	own, until := h.claim(h.units())
+	var f *flight
+	ahead := h.ahead()
+	if ahead > 0 {
+		f = h.launch()
+	}
+	s.Unlock()
+	if f != nil {
+		defer l.land(id, h, f) // whatever the store does
+	}
+	back := false
+	defer func() {
+		if !back { // the store panicked
+			l.giveLater(ctx, l.unclaim(id, h, own, until))
+		}
+	}()
+	asked := req
+	asked.Cost = max(0, req.Cost-own)
+	asked.Extra = addCosts(want-own-asked.Cost, ahead)
+	res, err := l.store.Take(ctx, asked)
+	back = true
+
+	rest := own // comes back if it did not help
+	if err == nil && res.Allowed {
+		taken := min(own+res.Taken, want)
+		rest, until = own+res.Taken-taken, now+l.maxAge
+		res.Taken = taken
+		if res.Source != SourceStore {
+			rest = 0 // what a stand-in gave is not the store's to get back
+		}
+	}
+	s = l.held.lock(id)
+	h.claimed -= own
+	h.answer(&res, err, now, l.clock.now())
+	lost := l.keep(s, id, h, rest, until)
+	addHeld(&res, h, req.Limit)
+	s.Unlock()
+	l.giveLater(ctx, lost)
+	return res, err
+}
+
+// unclaim puts back what was claimed of h, and returns those that have to go back to the store.
+func (l *Lease) unclaim(id *stateID, h *holding, units int64, until time.Duration) (lost unspent) {
+	s := l.held.lock(id)
+	defer s.Unlock()
+	h.claimed -= units
+	return l.keep(s, id, h, units, until)
+}
+
+// keep holds units that came in for h, and returns those that have to go back because h is not there any more. s is
+// locked.
+func (l *Lease) keep(s *tableShard[holding], id *stateID, h *holding, units int64, until time.Duration) (lost unspent) {
+	switch {
+	case units == 0 || h.reset:
+	case s.find(id) == h && !l.closed.Load():
+		h.put(units, until)
+		l.background.arm(l.maxAge/4, l.sweep)
+	default:
+		return unspent{id.key, h.limit, units}
+	}
+	return unspent{}
+}
+
+// fetchAhead has the store asked for more if little is left of h, whose shard is locked. Where that is spent before an
+// answer can come, the caller that finds nothing left had better ask itself: a goroutine takes time to start.
+func (l *Lease) fetchAhead(id *stateID, h *holding, now time.Duration) {
+	if h.flight != nil || h.units() > h.target()/8 || !h.lasts(now) {
+		return
+	}
+	h.resize(now, l.most, l.maxAge)
+	ahead := h.ahead()
+	if ahead == 0 {
+		return
+	}
+	f, id2, limit := h.launch(), *id, h.limit
+	if !l.background.start(func(ctx context.Context) { l.fetch(ctx, &id2, h, f, &limit, ahead, now) }) {
+		h.flight = nil // and nobody has seen it
+	}
+}
+
+func (l *Lease) fetch(ctx context.Context, id *stateID, h *holding, f *flight, limit *Limit, ahead int64, now time.Duration) {
+	defer l.land(id, h, f)
+	res, err := l.store.Take(ctx, Request{Key: id.key, Limit: limit, Extra: ahead})
+	s := l.held.lock(id)
+	h.answer(&res, err, now, l.clock.now())
+	var lost unspent
+	if err == nil && res.Source == SourceStore {
+		lost = l.keep(s, id, h, res.Taken, now+l.maxAge)
+	}
+	s.Unlock()
+	l.giveLater(ctx, lost)
+}
+
+// land ends a flight.
+func (l *Lease) land(id *stateID, h *holding, f *flight) {
+	s := l.held.lock(id)
+	h.flight = nil
+	s.Unlock()
+	close(f.done)
 }
 
 // Reset forgets what key has spent, and drops what is held of it.

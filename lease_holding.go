@@ -20,10 +20,12 @@ type holding struct {
 	answered   time.Duration
 	took       time.Duration // that answer
 
-	queue *group // who waits to be asked for; nobody does unless there is a fetch
-	fetch *group // for whom the call is that fetches more; that is queue until it is sent
-	reset bool   // what comes in is to be dropped
+	flight *flight // the call that fetches more
+	reset  bool    // what comes in is to be dropped
 }
+
+// A flight is a call of the store that brings more.
+type flight struct{ done chan struct{} }
 
 // leaseLeast is how many calls in MaxAge are worth a lease.
 const leaseLeast = 8
@@ -50,17 +52,16 @@ func (h *holding) resize(now time.Duration, most int64, maxAge time.Duration) {
 	h.calls, h.asked, h.since = 0, 0, now
 }
 
-// target is how much is worth holding now. Near the limit that is nothing: what remains is then less than what others may
-// have spent since the store said so.
-func (h *holding) target() int64 {
-	if h.remaining < 8*leaseLeast {
-		return 0
-	}
-	return min(h.size, h.remaining/8)
-}
+// target is how much is worth holding now.
+func (h *holding) target() int64 { return min(h.size, h.remaining/8) }
 
 // ahead is how much to fetch now.
 func (h *holding) ahead() int64 { return max(0, h.target()-h.units()-h.claimed) }
+
+func (h *holding) launch() *flight {
+	h.flight = &flight{make(chan struct{})}
+	return h.flight
+}
 
 // lasts tells whether what is left outlasts half a call of the store at the pace of late.
 func (h *holding) lasts(now time.Duration) bool {

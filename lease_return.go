@@ -14,10 +14,10 @@ type unspent struct {
 }
 
 const (
-	leaseCallTime  = time.Second     // for a call of the store that no caller makes
+	leaseCallTime  = time.Second     // for a call of the store that nobody waits for
 	leaseCloseTime = 5 * time.Second // for all of Close
 	leaseReturns   = 8               // give-backs at a time
-	leaseFlights   = 64              // calls that nobody waits for at a time
+	leaseFlights   = 64              // calls in the background at a time
 )
 
 func (l *Lease) give(ctx context.Context, g unspent) (err error) {
@@ -113,7 +113,7 @@ func (l *Lease) Close() error {
 	return l.giveAll(ctx, all)
 }
 
-// A leaseBackground runs what no caller runs, until it is closed.
+// A leaseBackground runs what no caller waits for, until it is closed.
 type leaseBackground struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -143,17 +143,6 @@ func (b *leaseBackground) start(f func(ctx context.Context)) bool {
 		b.running--
 		b.mu.Unlock()
 	})
-	return true
-}
-
-// run runs f, which somebody waits for, unless b is closed.
-func (b *leaseBackground) run(f func(ctx context.Context)) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
-	}
-	b.wg.Go(func() { guard(func() { f(b.ctx) }) })
 	return true
 }
 

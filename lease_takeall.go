@@ -3,7 +3,15 @@ package ratelimit
 import (
 	"context"
 	"slices"
+	"time"
 )
+
+// A claim is what one request of a TakeAll spends of what is held.
+type claim struct {
+	holding *holding
+	units   int64
+	until   time.Duration
+}
 
 // TakeAll asks the store about reqs, less what is held of each.
 func (l *Lease) TakeAll(ctx context.Context, reqs []Request) ([]Result, error) {
@@ -52,10 +60,24 @@ func (l *Lease) claim(ctx context.Context, req *Request) (c claim) {
 
 func (l *Lease) settleAll(ctx context.Context, reqs []Request, claims []claim, results []Result) {
 	for i := range reqs {
-		id := idOf(reqs[i].Key, reqs[i].Limit)
-		s := l.held.lock(&id)
-		lost := l.settle(s, &id, reqs[i].Limit, &claims[i], &results[i])
-		s.Unlock()
-		l.giveLater(ctx, lost)
+		l.settle(ctx, &reqs[i], &claims[i], &results[i])
 	}
+}
+
+// settle counts what was claimed as taken, or keeps it, and reports what is held.
+func (l *Lease) settle(ctx context.Context, req *Request, c *claim, res *Result) {
+	id := idOf(req.Key, req.Limit)
+	s := l.held.lock(&id)
+	var lost unspent
+	if c.units > 0 {
+		c.holding.claimed -= c.units
+		if res.Allowed {
+			res.Taken += c.units
+		} else {
+			lost = l.keep(s, &id, c.holding, c.units, c.until)
+		}
+	}
+	addHeld(res, s.find(&id), req.Limit)
+	s.Unlock()
+	l.giveLater(ctx, lost)
 }
