@@ -6,7 +6,7 @@
 -- An algorithm's file is one decision in two steps. "look" reads the state and works out what it is now; it leaves fits,
 -- whether there is room for cost. "finish" writes if fits still stands. A script for one decision runs one after the
 -- other; in take_all.lua all look before any finishes. They find these locals: key; spec, and what the line that begins
--- "look at" names of it, as text; cost; extra, nil for none; now, and passed, whether the caller's clock says so; and
+-- "look at" names of it, as text; cost; extra, if any; now, and passed, whether the caller's clock says so; and
 -- seen and since, nil at first, which decisions that are made together hand on to each other.
 --
 -- A reply is an integer in the usual case, which each algorithm defines, for text costs the server and the client more:

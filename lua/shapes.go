@@ -58,7 +58,7 @@ func takeAllOf(plans []*Plan) *Script {
 
 // takeWritten is the script of decisions that are written out:
 //
-//	local same, spec1, p1, r1, capacity1, spec2, period2, rate2 = match(ARGV[1], …)
+//	local spec1, p1, r1, capacity1, spec2, period2, rate2 = match(ARGV[1], …)
 //	do
 //	  local i, spec, p, r, capacity = 1, spec1, p1, r1, capacity1
 //	  (look)
@@ -77,7 +77,7 @@ func takeWritten(of []*steps) *Script {
 		nest = "do\nlocal i, spec, " + s.names + " = " + number + ", " + numbered + "\n" + decide(s, nest) + "end\n"
 		names, pattern, seek = ", "+numbered+names, " ("+s.pattern+")"+pattern, max(seek, s.seek)
 	}
-	parse := "local same" + names + " = match(ARGV[1], '(%-?%d+)" + pattern + "')\nsame = same + 0"
+	parse := "local " + names[len(", "):] + " = match(ARGV[1], '" + pattern[len(" "):] + "')"
 	return newScript(prelude, seek, clock("2"), cut(takeAll, "-- begin\n", "\n"), parse, nest, cut(takeAll, "-- end\n", ""))
 }
 

@@ -1,10 +1,10 @@
 -- Take all: decisions on several keys and limits, of any algorithms, all or nothing.
 --
 -- KEYS[i]      the state of the i-th decision, each key once
--- ARGV[1]      the cost of each, and after a space the specs, separated by spaces
+-- ARGV[1]      the specs, separated by spaces
 -- ARGV[2]      now in microseconds; absent or "" means the server's TIME
 -- ARGV[2i+1]   the i-th cost and
--- ARGV[2i+2]   the i-th extra; absent where all costs are the same and all extras 0
+-- ARGV[2i+2]   the i-th extra; absent where all costs are 1 and all extras 0
 -- Reply        the algorithms' own replies as text, separated by commas. For the integer of a token bucket there may be
 --              two numbers, its state as it was written: the second is the parts that are left
 -- State        as the algorithms' own scripts keep it
@@ -18,8 +18,8 @@ local keys, all, each, seen, since = KEYS, true, given and ARGV[3]
 local stamp = format('%d %%d', now) -- half of what is written to a bucket
 
 -- decide
-local key, cost, extra, reply, text, stored = keys[i], same
-if each then cost, extra = ARGV[2 * i + 1] + 0, ARGV[2 * i + 2] + 0 end
+local key, cost, extra, reply, text, stored = keys[i], 1
+if each then cost, extra = ARGV[2 * i + 1] + 0, ARGV[2 * i + 2] ~= '0' and ARGV[2 * i + 2] + 0 end
 -- (look)
 all = all and fits
 -- (next)
@@ -28,8 +28,7 @@ fits = all
 keys[i] = stored or text or format('%d', reply) -- the key has been used
 
 -- any number
-local n, same, first = #keys, match(ARGV[1], '(%-?%d+) ()')
-same = same + 0
+local n = #keys
 local function decide(i, from)
   local spec, a, b, c, after = match(ARGV[1], '((%d+):(%d+):(%w+)) ?()', from)
   if c == 'log' then
@@ -40,7 +39,7 @@ local function decide(i, from)
     -- (bucket)
   end
 end
-decide(1, first)
+decide(1, 1)
 
 -- end
 return table.concat(keys, ',')

@@ -31,11 +31,10 @@ func (c *Codec) TakeAll(reqs []ratelimit.Request) (*Batch, error) {
 		return b, nil
 	}
 	var space [256]byte
-	first, each := &merged.Requests[0], false
-	specs := strconv.AppendInt(space[:0], first.Cost, 10)
+	specs, each := space[:0], false
 	for i := range merged.Requests {
 		r := &merged.Requests[i]
-		if !ratelimit.SameTag(r.Key, first.Key) {
+		if !ratelimit.SameTag(r.Key, merged.Requests[0].Key) {
 			return nil, ratelimit.ErrCrossSlot
 		}
 		p, err := c.Plan(r.Limit)
@@ -43,8 +42,11 @@ func (c *Codec) TakeAll(reqs []ratelimit.Request) (*Batch, error) {
 			return nil, err
 		}
 		b.plans[i], b.Keys[i] = p, p.Key(r.Key)
-		specs = append(append(specs, ' '), p.Spec...)
-		each = each || r.Cost != first.Cost || r.Extra != 0
+		if i > 0 {
+			specs = append(specs, ' ')
+		}
+		specs = append(specs, p.Spec...)
+		each = each || r.Cost != 1 || r.Extra != 0
 	}
 	b.Script = takeAllOf(b.plans)
 	b.Args = append(make([]string, 0, 2), string(specs))
