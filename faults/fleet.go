@@ -168,9 +168,17 @@ func (f *Fleet) Go(part func()) {
 	f.load.Go(func() { labelled(f.label, part) })
 }
 
+// answers is how long from now a call is answered by a timer at the latest: the fallback's or its caller's own.
+func (f *Fleet) answers(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(f.timeout, time.Until(deadline))
+	}
+	return f.timeout
+}
+
 // Take has one instance decide, and records it.
 func (f *Fleet) Take(ctx context.Context, instance int, key string, limit *ratelimit.Limit, cost int64) Decision {
-	defer machine.Expect(f.timeout)()
+	defer machine.Expect(f.answers(ctx))()
 	d := Decision{Instance: instance, Key: key, Limit: *limit, Cost: cost, Start: time.Now()}
 	d.Result, d.Err = f.Instances[instance].Fallback.Take(ctx, ratelimit.Request{Key: key, Limit: limit, Cost: cost})
 	d.End = time.Now()
@@ -184,7 +192,7 @@ func (f *Fleet) TakeAll(ctx context.Context, instance int, key string, limits ..
 	for _, l := range limits {
 		reqs = append(reqs, ratelimit.Request{Key: key, Limit: l, Cost: 1})
 	}
-	defer machine.Expect(f.timeout)()
+	defer machine.Expect(f.answers(ctx))()
 	start := time.Now()
 	results, err := f.Instances[instance].Fallback.TakeAll(ctx, reqs)
 	end := time.Now()
