@@ -57,16 +57,18 @@ const Never time.Duration = math.MaxInt64
 // A Result is one decision. Times are in whole microseconds. Where RetryAfter is Never nobody looked at the state, and
 // Remaining and ResetAfter are 0.
 type Result struct {
-	_ [2]struct{} // An array makes Go return a Result in memory: in registers it is spilled and gathered again on each level, which takes longer.
-
 	Allowed    bool
-	Source     Source        // who decided
 	Limit      int64         // most that can be spent at once from rest; 0 where no limit holds
 	Remaining  int64         // what could be spent right after this decision, 0 <= Remaining <= Limit, rounded down
 	RetryAfter time.Duration // 0 if Allowed; else the shortest wait after which the same cost fits; Never if it never will
 	ResetAfter time.Duration // until the key is as if unused
 	Taken      int64         // what was spent: cost, or with Request.Extra up to cost+Extra; 0 if denied
 	Name       string        // Limit.Name of the limit that decided (the binding one of several)
+	Source     Source        // who decided
+
+	// An array makes Go return a Result in memory: in registers it is spilled and gathered again on each level, which takes
+	// longer. This one rounds its size up as well.
+	_ [2]uint32
 }
 
 // A StoreLimiter applies one limit or several to every key, over a Store. It is safe for concurrent use and has nothing
