@@ -48,7 +48,7 @@ func BenchmarkRedis(b *testing.B) {
 					filled := false // once for all counts
 					b.Run("lib="+lib.name, func(b *testing.B) {
 						if !filled {
-							share(64, len(keys), func(i int) { _, _ = l(context.Background(), keys[i]) })
+							share(callers, len(keys), func(i int) { _, _ = l(context.Background(), keys[i]) })
 							filled = true
 						}
 						before, own := serverTime(b, server), ownTime(b)
