@@ -223,7 +223,15 @@ func (f *Fleet) end() {
 		}
 		i.end()
 	}
-	if err := poll(patience, 100*time.Millisecond, func() error { return leftover(f.label) }); err != nil { // to look is dear
+	if err := poll(patience, 100*time.Millisecond, func() error { // to look is dear
+		err := leftover(f.label)
+		if err != nil { // go-redis, closed while it asks a sentinel for the master, listens to that until it is closed again
+			for _, i := range f.Instances {
+				i.end()
+			}
+		}
+		return err
+	}); err != nil {
 		f.tb.Error(err)
 	}
 }
